@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The spine: everything, in reading order. A header sees only headers of the same or a lower layer.
+#pragma once
+
+// ① vocabulary: how things fail, and how memory is described
+#include "gnomon/error.hpp"
+#include "gnomon/tensor.hpp"
+
+// ② what a model declares: plain values, one file per rule
+#include "gnomon/encodings/rotary.hpp"
+#include "gnomon/spec.hpp"
+
+// ③ numbers derived once, in at least double precision
+#include "gnomon/phase.hpp"
+#include "gnomon/frequencies.hpp"
+#include "gnomon/positions.hpp"
+#include "gnomon/table.hpp"
+
+// ④ what the hot loop does
+#include "gnomon/rotate.hpp"
+
+// ⑤ files: from a checkpoint to the set-up of each layer
+#include "gnomon/model.hpp"

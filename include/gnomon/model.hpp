@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// ⑤ Model files: from what a checkpoint says to the effective position set-up of each layer, with its origins and contradictions.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gnomon/spec.hpp"
+
+namespace gnomon {
+
+/// error: numbers cannot be trusted or made; warning: engines will disagree or a user is likely wrong; note: a documented default or
+/// alias was used, or one engine ignores a key.
+enum class Level { note, warning, error };
+template <>
+inline constexpr std::string_view enum_names<Level>[] = {"note", "warning", "error"};
+
+/// Something in the files that is missing, contradictory or not understood. Codes are stable and listed in docs/doubts.md.
+struct Doubt {
+  std::string code;  ///< one of list_doubts()
+  Level level = Level::note;
+  std::vector<std::string> keys;
+  std::string message;
+};
+
+/// What a code means, for surfaces and docs/doubts.md.
+struct DoubtInfo {
+  std::string_view code;
+  Level level;
+  std::string_view cause, cost, remedy;
+};
+
+/// Every code a reader can raise, in the order of docs/doubts.md.
+std::span<const DoubtInfo> list_doubts();
+
+/// Where a value came from. `how` is "read", "family default" or "derived"; `key` is what was read or derived from.
+struct Origin {
+  std::string how, file, key;
+};
+
+/// Layers that share one set-up. Where `spec.rotary` is empty the layers do not rotate, or, beside a doubt of level error, the numbers
+/// of their rotation cannot be made.
+struct LayerGroup {
+  std::vector<int> layers;  ///< from 0, ascending
+  PositionSpec spec;
+  std::map<std::string, Origin> origins;  ///< by field, as "rotary.theta"
+};
+
+/// The position set-up of a model.
+struct Model {
+  std::string path;
+  std::string format;  ///< "hf" or "gguf"
+  std::string type;    ///< "llama", "gemma3_text", … as the file spells it
+  int layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden_size = 0;
+  std::optional<std::int64_t> declared;  ///< the length the file states
+  std::optional<std::int64_t> derived;   ///< the length its scaling implies
+  std::optional<std::int64_t> original;  ///< the trained length, where it is known
+  std::vector<LayerGroup> groups;
+  std::vector<Doubt> doubts;
+  std::vector<std::string> unread;  ///< keys about position that no rule understood
+
+  /// The gravest level among the doubts, or nothing.
+  std::optional<Level> worst() const;
+};
+
+/// Reads a Hugging Face `config.json` or a folder with one, or a GGUF file (its header, and a tensor of frequency divisors where it has
+/// one). The format is recognised by content. What is not understood becomes a doubt. Throws Error(io) for a path that cannot be read and
+/// Error(malformed) for content that is neither format: bad or ambiguous JSON (a key twice, not UTF-8, not an object, over 64 MiB), a
+/// truncated or inconsistent GGUF header.
+Model read_model(const std::filesystem::path& path);
+
+/// The object `gnomon inspect --json` prints (docs/inspect.md), on one line.
+std::string to_json(const Model& model);
+
+/// The rotary spec of a model: of layer `layer`, or of the only rotary group. Throws Error(invalid_argument) that lists the groups
+/// when there are several and no layer was named, and when doubts of level error forbid to trust the numbers.
+RotarySpec rotary_of(const Model& model, std::optional<int> layer = std::nullopt);
+
+}  // namespace gnomon

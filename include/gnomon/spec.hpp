@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// ② What a model declares about position, as plain values. Illegal combinations cannot be written; what only numbers can tell is
+// found by validate().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gnomon/encodings/rotary.hpp"
+
+namespace gnomon {
+
+/// Which channels form pair i of a rotation of width r: half_split (i, i + r/2), as NeoX and rotate_half; interleaved (2i, 2i + 1), as GPT-J.
+enum class PairLayout { half_split, interleaved };
+template <>
+inline constexpr std::string_view enum_names<PairLayout>[] = {"half_split", "interleaved"};
+
+/// A rotary position embedding: the rule that gives the frequencies, and where they are applied.
+struct RotarySpec {
+  RotaryRule rule;
+  double theta = 0;         ///< base; positive
+  int head_dim = 0;         ///< full width D of a query and key, 1 to 65536
+  int rotary_dim = 0;       ///< rotated channels: even, 2 to head_dim
+  int rotary_offset = 0;    ///< first rotated channel; rotary_offset + rotary_dim <= head_dim
+  PairLayout layout = PairLayout::half_split;
+  std::optional<double> attention_factor = std::nullopt;  ///< magnitude on cos and sin, where it is not the one the rule implies
+
+  RotaryWidth width() const { return {theta, head_dim, rotary_dim}; }
+  bool operator==(const RotarySpec&) const = default;
+};
+
+/// Which keys a query sees. A causal window W counts W keys, self included.
+struct Mask {
+  bool causal = true;
+  std::optional<std::int64_t> window;
+  std::optional<std::int64_t> chunk;
+  std::int64_t keep_first = 0;
+  bool operator==(const Mask&) const = default;
+};
+
+/// The position set-up of a layer.
+struct PositionSpec {
+  std::optional<RotarySpec> rotary;
+  Mask mask;
+  double softmax_scale = 0;  ///< what q·k is multiplied by
+  std::optional<double> softcap;
+  bool operator==(const PositionSpec&) const = default;
+};
+
+/// Throws Error(invalid_argument) that names the field, what was expected and what was got.
+void validate(const RotarySpec& spec);
+
+/// The magnitude in effect: the explicit one, else the one the rule implies (1 for most rules).
+double effective_attention_factor(const RotarySpec& spec);
+
+/// The rule's name: "default", "yarn", …
+std::string_view rule_name(const RotaryRule& rule);
+
+/// Canonical JSON: one flat object with every field of the spec and its rule, self-contained, on one line; attention_factor is always
+/// the effective one; numbers read back to the same double.
+std::string to_json(const RotarySpec& spec);
+
+/// Reads the canonical JSON. Strict: a duplicate, unknown or missing key, a wrong kind of value and any value validate() refuses are
+/// Error(malformed) or Error(invalid_argument). rotary_dim defaults to head_dim, layout to half_split, rotary_offset to 0; an
+/// attention_factor equal to what the rule implies is no override.
+RotarySpec rotary_from_json(std::string_view text);
+
+/// One field of a rule, for surfaces that list them.
+struct FieldInfo {
+  std::string name;
+  std::string type;  ///< "number", "boolean", "pair_index | turns", …
+  std::string bound;
+  std::string doc;
+  bool required;
+  std::string default_value;  ///< JSON text; empty where required
+};
+
+/// A rule as `gnomon list` and `gnomon explain` show it.
+struct RuleInfo {
+  std::string kind;  ///< "rotary"
+  std::string name, summary, formula, citation;
+  bool in_transformers;
+  std::vector<FieldInfo> fields;
+};
+
+/// Every registered rule, in the order of its list.
+std::vector<RuleInfo> list_rules();
+
+}  // namespace gnomon

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gnomon.torch: rotary position embeddings as PyTorch operators.
+
+    rotation = gnomon.torch.Rotation(spec)                   # once: frequencies as integers
+    q = gnomon.torch.rotate(q, rotation, positions)          # (B,H,T,D), differentiable, traced by torch.compile
+    gnomon.torch.rotate_(k, rotation, positions)             # in place, where no gradient is recorded
+
+Two operators stand behind it, `torch.ops.gnomon.rotate` and `torch.ops.gnomon.rotate_`. They take tensors, integers, floats and
+booleans only and reach the core by addresses and strides. Tensors live on the CPU. Source: Su et al. 2021, arXiv:2104.09864, eq. 34.
+"""
+
+import numpy
+import torch
+
+import gnomon
+from gnomon import _core
+
+__all__ = ["Rotation", "rotate", "rotate_"]
+
+_DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64"}
+_ARGUMENTS = (
+    "Tensor positions, Tensor turns, int rotary_dim, int rotary_offset, bool interleaved, float magnitude, bool transposed"
+)
+
+
+class Rotation:
+    """What a rotation needs beside tensor and positions, made once from a RotarySpec or from `exact` Frequencies.
+
+    `turns` is an int64 tensor (pairs,2): N and the bits of T in frequency / 2π = N + T·2⁻⁶⁴ turns, so that the angle of an integer
+    position is an integer product and is never rounded. No floating tensor is held that a model's `.to(dtype)` could damage.
+    Raises gnomon.Error for a spec that is not valid, ValueError for `hf` frequencies (their angles exist as tables only).
+    """
+
+    def __init__(self, spec):
+        frequencies = spec if isinstance(spec, gnomon.Frequencies) else gnomon.frequencies(spec)
+        if frequencies.numerics != "exact":
+            raise ValueError("rotation: expected exact frequencies, got hf ones, whose angles exist as tables only")
+        spec = frequencies.spec
+        self.turns = torch.from_numpy(numpy.array(frequencies.turns))
+        self.head_dim = spec.head_dim
+        self.rotary_dim = spec.rotary_dim
+        self.rotary_offset = spec.rotary_offset
+        self.interleaved = spec.layout == "interleaved"
+        self.magnitude = frequencies.attention_factor
+
+    def __repr__(self):
+        layout = "interleaved" if self.interleaved else "half_split"
+        return f"Rotation(rotary_dim={self.rotary_dim} of {self.head_dim}, {layout}, magnitude={self.magnitude})"
+
+
+def rotate(x, rotation, positions=None, *, direction="forward"):
+    """Rotates the pairs of every head by position and returns a new tensor of x's shape, dtype and memory order.
+
+    x          (B,H,T,D), D = head_dim; float32 or bfloat16 (the kernel, in float32, rounded once), float64 or float16 (the double
+               reference, slow); any strides (a last axis that is not contiguous costs a copy)
+    rotation   a Rotation; or a RotarySpec or Frequencies, from which one is made at each call (not under torch.compile)
+    positions  int64 or int32 tensor (T), (1,T) or (B,T); or an integer, the position of the first token; None is 0
+    direction  "transposed" turns back: the gradient of "forward", and its inverse where the attention factor is 1
+
+    Differentiable in x, to any order. Raises TypeError for a dtype or device that does not fit (positions are never cast: bfloat16
+    cannot tell 256 from 257), ValueError for a shape, gnomon.Error for a position beyond ±2³³.
+    """
+    return torch.ops.gnomon.rotate(*_arguments(x, rotation, positions, direction))
+
+
+def rotate_(x, rotation, positions=None, *, direction="forward"):
+    """`rotate` in place; returns x. Raises gnomon.Error unless the last axis of x is contiguous and its elements share no memory, and
+    RuntimeError where autograd would need the gradient (the values it must save are overwritten): use `rotate` there, or
+    torch.no_grad().
+    """
+    torch.ops.gnomon.rotate_(*_arguments(x, rotation, positions, direction))
+    return x
+
+
+def _arguments(x, rotation, positions, direction):
+    if not isinstance(rotation, Rotation):
+        rotation = Rotation(rotation)
+    if direction not in ("forward", "transposed"):
+        raise ValueError(f"direction: expected 'forward' or 'transposed', got {direction!r}")
+    if x.dim() != 4 or x.shape[3] != rotation.head_dim:
+        raise ValueError(f"x: expected shape (B,H,T,{rotation.head_dim}), got {tuple(x.shape)}")
+    if x.device.type not in ("cpu", "meta"):
+        raise TypeError(f"x: expected a tensor on the CPU, got one on {x.device}")
+    return (
+        x,
+        _position_ids(positions, x),
+        rotation.turns,
+        rotation.rotary_dim,
+        rotation.rotary_offset,
+        rotation.interleaved,
+        rotation.magnitude,
+        direction == "transposed",
+    )
+
+
+def _position_ids(positions, x):
+    """(T) or (B,T) int64. Floats and 16-bit integers are refused: what they lost cannot be seen any more."""
+    if positions is None:
+        positions = 0
+    if isinstance(positions, int):
+        return torch.arange(positions, positions + x.shape[2])
+    if not isinstance(positions, torch.Tensor):
+        raise TypeError(f"positions: expected an int64 tensor or an int, got {type(positions).__name__}")
+    if positions.dtype not in (torch.int64, torch.int32):
+        raise TypeError(
+            f"positions: expected int64 (or int32), got {positions.dtype}. Positions are never cast: "
+            "bfloat16 cannot tell 256 from 257, float16 2048 from 2049, float32 2**24 from 2**24 + 1"
+        )
+    return positions.to(torch.int64)
+
+
+_library = torch.library.Library("gnomon", "DEF")
+_library.define(f"rotate(Tensor x, {_ARGUMENTS}) -> Tensor")
+_library.define(f"rotate_(Tensor(a!) x, {_ARGUMENTS}) -> ()")
+
+
+def _check(x, positions, turns, rotary_dim):
+    """What the core cannot see in an address."""
+    if x.dtype not in _DTYPES:
+        raise TypeError(f"x: expected float32, bfloat16, float16 or float64, got {x.dtype}")
+    if x.dim() != 4:
+        raise ValueError(f"x: expected shape (B,H,T,D), got {tuple(x.shape)}")
+    if positions.dtype != torch.int64 or positions.dim() not in (1, 2):
+        raise TypeError(f"positions: expected int64 (T) or (B,T), got {positions.dtype} {tuple(positions.shape)}")
+    if turns.dtype != torch.int64 or tuple(turns.shape) != (rotary_dim // 2, 2):
+        raise ValueError(f"turns: expected int64 ({rotary_dim // 2},2), got {turns.dtype} {tuple(turns.shape)}")
+
+
+def _run(x, out, positions, turns, rotary_dim, rotary_offset, interleaved, magnitude, transposed):
+    batch, _, tokens, _ = x.shape
+    if tuple(positions.shape) not in ((tokens,), (1, tokens), (batch, tokens)):
+        raise ValueError(f"positions: expected ({tokens}), (1,{tokens}) or ({batch},{tokens}), got {tuple(positions.shape)}")
+    positions, turns = positions.contiguous(), turns.contiguous()
+    _core.rotate_raw(
+        x.data_ptr(),
+        out.data_ptr(),
+        _DTYPES[x.dtype],
+        x.shape,
+        x.stride(),
+        out.stride(),
+        positions.data_ptr(),
+        positions.numel(),
+        turns.data_ptr(),
+        rotary_dim,
+        rotary_offset,
+        interleaved,
+        magnitude,
+        transposed,
+    )
+
+
+def _output_for(x):
+    """x with a contiguous last axis, and an empty tensor in its memory order. The fake must give the strides of the real one."""
+    if x.stride(-1) != 1:
+        x = x.contiguous()
+    return x, torch.empty_like(x)
+
+
+def _rotate(x, positions, turns, rotary_dim, *rest):
+    _check(x, positions, turns, rotary_dim)
+    x, out = _output_for(x)
+    _run(x, out, positions, turns, rotary_dim, *rest)
+    return out
+
+
+def _rotate_fake(x, positions, turns, rotary_dim, *rest):
+    _check(x, positions, turns, rotary_dim)
+    return _output_for(x)[1]
+
+
+def _keep_for_backward(ctx, inputs, output):
+    _, positions, turns, *ctx.settings, ctx.transposed = inputs
+    ctx.save_for_backward(positions, turns)
+
+
+def _backward(ctx, gradient):
+    turned_back = torch.ops.gnomon.rotate(gradient, *ctx.saved_tensors, *ctx.settings, not ctx.transposed)
+    return (turned_back, *[None] * 7)
+
+
+def _rotate_in_place(x, positions, turns, rotary_dim, *rest):
+    _check(x, positions, turns, rotary_dim)
+    _run(x, x, positions, turns, rotary_dim, *rest)
+    if not x.is_inference():
+        torch.autograd.graph.increment_version(x)  # backward must notice that a tensor it saved was overwritten
+
+
+def _rotate_in_place_fake(x, positions, turns, rotary_dim, *rest):
+    _check(x, positions, turns, rotary_dim)
+
+
+def _rotate_in_place_autograd(x, *rest):
+    # torch lets no formula be registered for an operator that mutates, and without this kernel it would record an identity.
+    if torch.is_grad_enabled() and x.requires_grad:
+        raise RuntimeError("rotate_: x needs a gradient, which overwriting it would make wrong; use rotate, or torch.no_grad()")
+    if x.is_neg():
+        raise ValueError("rotate_: x is a lazily negated view, whose memory holds the opposite sign; call x.resolve_neg() first")
+    with torch._C._AutoDispatchBelowAutograd():
+        torch.ops.gnomon.rotate_(x, *rest)
+
+
+_library.impl("rotate", _rotate, "CPU")
+_library.impl("rotate_", _rotate_in_place, "CPU")
+_library.impl("rotate_", _rotate_in_place_autograd, "Autograd")
+torch.library.register_fake("gnomon::rotate", _rotate_fake, lib=_library)
+torch.library.register_fake("gnomon::rotate_", _rotate_in_place_fake, lib=_library)
+torch.library.register_autograd("gnomon::rotate", _backward, setup_context=_keep_for_backward, lib=_library)

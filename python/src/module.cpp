@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// gnomon._core: one function per header, in the order of the spine.
+#include "bindings.hpp"
+
+namespace nb = nanobind;
+
+NB_MODULE(_core, module) {
+  module.attr("__version__") = GNOMON_VERSION;
+  bind_error(module);
+  bind_spec(module);
+  bind_numbers(module);
+  bind_rotate(module);
+  bind_model(module);
+}

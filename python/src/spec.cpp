@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The class of each rule follows from its field list: constructor keywords with defaults, attributes, docstring, ==, repr.
+#include <fmt/format.h>
+
+#include "bindings.hpp"
+#include "spec/fields.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using gnomon::RotarySpec;
+
+namespace {
+
+/// Texts that nanobind keeps pointers to; they live as long as the module.
+const char* keep(std::string text) {
+  static std::vector<std::unique_ptr<std::string>> texts;
+  return texts.emplace_back(std::make_unique<std::string>(std::move(text)))->c_str();
+}
+
+template <class Value>
+std::string python_type() {
+  if constexpr (std::is_enum_v<Value>) return "str";
+  else if constexpr (std::is_same_v<Value, bool>) return "bool";
+  else if constexpr (std::is_same_v<Value, std::optional<double>>) return "float | None";
+  else if constexpr (std::is_same_v<Value, std::int64_t>) return "int";
+  else return "float";
+}
+
+template <class Value>
+nb::object to_python(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) return nb::str(gnomon::enum_name(value).data(), gnomon::enum_name(value).size());
+  else if constexpr (std::is_same_v<Value, bool>) return nb::bool_(value);
+  else if constexpr (std::is_same_v<Value, std::optional<double>>) return value ? nb::object(nb::float_(*value)) : nb::none();
+  else if constexpr (std::is_same_v<Value, std::int64_t>) return nb::int_(value);
+  else return nb::float_(value);
+}
+
+[[noreturn]] void refuse(std::string_view name, std::string_view expected, nb::handle got) {
+  throw gnomon::Error(gnomon::ErrorCode::invalid_argument, fmt::format("{}: expected {}, got {}", name, expected, nb::repr(got).c_str()));
+}
+
+template <class Value>
+void from_python(std::string_view name, nb::handle object, Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    const auto found = nb::isinstance<nb::str>(object) ? gnomon::enum_of<Value>(nb::cast<std::string>(object)) : std::nullopt;
+    if (!found) refuse(name, gnomon::enum_choices<Value>(), object);
+    value = *found;
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    if (!nb::isinstance<nb::bool_>(object)) refuse(name, "True or False", object);
+    value = nb::cast<bool>(object);
+  } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+    if (object.is_none()) value = std::nullopt;
+    else from_python(name, object, value.emplace());
+  } else if constexpr (std::is_same_v<Value, std::int64_t>) {
+    if (!nb::isinstance<nb::int_>(object) || !nb::try_cast(object, value)) refuse(name, "an integer", object);
+  } else {
+    if (!nb::isinstance<nb::float_>(object) && !nb::isinstance<nb::int_>(object)) refuse(name, "a number", object);
+    value = nb::cast<double>(object);
+  }
+}
+
+/// "(self, *, factor: float, beta_fast: float = 32.0)"
+template <class Rule>
+std::string signature() {
+  std::string text = "def __init__(self";
+  std::string keywords;
+  gnomon::each_field<Rule>([&](const auto& field) {
+    using Value = std::remove_cvref_t<decltype(Rule{}.*field.member)>;
+    keywords += fmt::format(", {}: {}", field.name, python_type<Value>());
+    if (!field.required) keywords += fmt::format(" = {}", nb::repr(to_python(Rule{}.*field.member)).c_str());
+  });
+  return text + (keywords.empty() ? "" : ", *" + keywords) + ") -> None";
+}
+
+template <class Rule>
+std::string docstring() {
+  std::string text = fmt::format("{}\n\n    {}\n\nSource: {}\n", Rule::summary, Rule::formula, Rule::citation);
+  gnomon::each_field<Rule>([&](const auto& field) { text += fmt::format("\n{}: {}{}", field.name, field.doc, field.required ? "" : " (optional)"); });
+  return text;
+}
+
+template <class Rule>
+Rule construct(const nb::kwargs& keywords) {
+  Rule rule;
+  std::size_t used = 0;
+  gnomon::each_field<Rule>([&](const auto& field) {
+    const std::string name(field.name);
+    if (keywords.contains(name.c_str())) {
+      from_python(field.name, nb::object(keywords[name.c_str()]), rule.*field.member);
+      used++;
+    } else if (field.required) {
+      throw nb::type_error(keep(fmt::format("{}: missing keyword argument of rule {}", field.name, Rule::name)));
+    }
+  });
+  if (used != keywords.size()) throw nb::type_error(keep(fmt::format("rule {}: unknown keyword; its signature is {}", Rule::name, signature<Rule>())));
+  return rule;
+}
+
+template <class Rule>
+std::string represent(const Rule& rule) {
+  std::string text;
+  gnomon::each_field<Rule>([&](const auto& field) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", field.name, nb::repr(to_python(rule.*field.member)).c_str());
+  });
+  return text;
+}
+
+template <class Rule>
+void bind_rule(nb::module_& module) {
+  std::string name(Rule::name);
+  name[0] = static_cast<char>(name[0] - 'a' + 'A');
+  nb::class_<Rule> type(module, keep(name), keep(docstring<Rule>()));
+  type.def("__init__", [](Rule* self, const nb::kwargs& keywords) { new (self) Rule(construct<Rule>(keywords)); }, nb::sig(keep(signature<Rule>())));
+  gnomon::each_field<Rule>([&](const auto& field) {
+    using Value = std::remove_cvref_t<decltype(Rule{}.*field.member)>;
+    const auto member = field.member;
+    type.def_prop_ro(keep(std::string(field.name)), [member](const Rule& rule) { return to_python(rule.*member); },
+                     nb::sig(keep(fmt::format("def {}(self) -> {}", field.name, python_type<Value>()))), keep(std::string(field.doc)));
+  });
+  type.def("__eq__", [](const Rule& a, const Rule& b) { return a == b; }, nb::is_operator());
+  type.def("__repr__", [name](const Rule& rule) { return fmt::format("gnomon.rotary.{}({})", name, represent(rule)); });
+  type.attr("name") = std::string(Rule::name);
+}
+
+RotarySpec make_spec(const gnomon::RotaryRule& rule, double theta, int head_dim, std::optional<int> rotary_dim, int rotary_offset,
+                     std::string_view layout, std::optional<double> attention_factor) {
+  const auto pair_layout = gnomon::enum_of<gnomon::PairLayout>(layout);
+  if (!pair_layout) {
+    throw gnomon::Error(gnomon::ErrorCode::invalid_argument,
+                        fmt::format("layout: expected {}, got \"{}\"", gnomon::enum_choices<gnomon::PairLayout>(), layout));
+  }
+  RotarySpec spec{rule, theta, head_dim, rotary_dim.value_or(head_dim), rotary_offset, *pair_layout, attention_factor};
+  gnomon::validate(spec);
+  return spec;
+}
+
+nb::dict rule_dict(const gnomon::RuleInfo& info) {
+  nb::dict result;
+  result["kind"] = info.kind;
+  result["name"] = info.name;
+  result["summary"] = info.summary;
+  result["formula"] = info.formula;
+  result["citation"] = info.citation;
+  result["in_transformers"] = info.in_transformers;
+  nb::list fields;
+  for (const auto& field : info.fields) {
+    nb::dict entry;
+    entry["name"] = field.name;
+    entry["type"] = field.type;
+    entry["bound"] = field.bound;
+    entry["doc"] = field.doc;
+    entry["required"] = field.required;
+    entry["default"] = field.default_value;
+    fields.append(entry);
+  }
+  result["fields"] = fields;
+  return result;
+}
+
+}  // namespace
+
+void bind_spec(nb::module_& module) {
+  nb::module_ rotary = module.def_submodule("rotary", "Rotary rules: one class each, with the fields of its JSON.");
+  gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) { bind_rule<Rule>(rotary); });
+
+  nb::class_<RotarySpec>(module, "RotarySpec", "A rotary position embedding: the rule that gives the frequencies, and where they are applied.")
+      .def("__init__",
+           [](RotarySpec* self, const gnomon::RotaryRule& rule, double theta, int head_dim, std::optional<int> rotary_dim, int rotary_offset,
+              std::string_view layout, std::optional<double> attention_factor) {
+             new (self) RotarySpec(make_spec(rule, theta, head_dim, rotary_dim, rotary_offset, layout, attention_factor));
+           },
+           "rule"_a, nb::kw_only(), "theta"_a, "head_dim"_a, "rotary_dim"_a = nb::none(), "rotary_offset"_a = 0, "layout"_a = "half_split",
+           "attention_factor"_a = nb::none(),
+           "rotary_dim defaults to head_dim. attention_factor overrides the magnitude the rule implies. Raises Error for what cannot be.")
+      .def_static("from_json", &gnomon::rotary_from_json, "text"_a, "Reads the canonical JSON, strictly. Raises Error.")
+      .def("to_json", [](const RotarySpec& spec) { return gnomon::to_json(spec); }, "Canonical JSON: one flat, self-contained object.")
+      .def_ro("rule", &RotarySpec::rule)
+      .def_ro("theta", &RotarySpec::theta)
+      .def_ro("head_dim", &RotarySpec::head_dim)
+      .def_ro("rotary_dim", &RotarySpec::rotary_dim)
+      .def_ro("rotary_offset", &RotarySpec::rotary_offset)
+      .def_prop_ro("layout", [](const RotarySpec& spec) { return std::string(gnomon::enum_name(spec.layout)); })
+      .def_prop_ro("attention_factor", &gnomon::effective_attention_factor, "The magnitude in effect.")
+      .def("__eq__", [](const RotarySpec& a, const RotarySpec& b) { return a == b; }, nb::is_operator())
+      .def("__repr__", [](const RotarySpec& spec) { return fmt::format("gnomon.RotarySpec.from_json('{}')", gnomon::to_json(spec)); });
+
+  module.def("list_rules", [] {
+    nb::list rules;
+    for (const auto& info : gnomon::list_rules()) rules.append(rule_dict(info));
+    return rules;
+  }, "Every registered rule as a dict: kind, name, summary, formula, citation, in_transformers, fields.");
+}

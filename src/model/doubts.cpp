@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/doubts.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gnomon {
+
+std::span<const DoubtInfo> list_doubts() { return files::doubt_table; }
+
+namespace files {
+
+void Doubts::add(DoubtCode code, std::vector<std::string> keys, std::string message) {
+  const bool known = std::any_of(doubts_.begin(), doubts_.end(), [&](const Doubt& doubt) {
+    return doubt.code == code.info().code && doubt.keys == keys && doubt.message == message;
+  });
+  if (!known) doubts_.push_back({std::string(code.info().code), code.info().level, std::move(keys), std::move(message)});
+}
+
+std::vector<Doubt> Doubts::take() {
+  std::stable_sort(doubts_.begin(), doubts_.end(), [](const Doubt& a, const Doubt& b) { return a.level > b.level; });
+  return std::move(doubts_);
+}
+
+}  // namespace files
+}  // namespace gnomon

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Doubts: the table of codes, and the collector the readers write to.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gnomon/model.hpp"
+
+namespace gnomon::files {
+
+// The one table. docs/doubts.md says the same in the same order; a test compares them.
+inline constexpr DoubtInfo doubt_table[] = {
+    // error: numbers cannot be trusted or made
+    {"theta-missing", Level::error, "No base of the frequencies in the file, and the family defines no default.",
+     "Guessing 10000 where 500000 was meant turns a key at distance 100 to a mean cosine of 0.51.",
+     "Add rope_theta (or rope_parameters.rope_theta) as the model's author states it."},
+    {"position-unknown", Level::error, "An unknown family, and no key says how position enters.",
+     "No rotary numbers are made; the model may use another encoding.", "Use a reader that knows the family, or give the rule by hand."},
+    {"scaling-unknown", Level::error, "The scaling type is not one this library knows.", "Ignoring a scaling gives wrong scores at every long distance.",
+     "Check the spelling of rope_type; give the rule by hand."},
+    {"rule-not-available", Level::error, "The scaling type is known, but its rule is not offered by this version.",
+     "No numbers are made for these layers.", "Use a later version, or a tool that has the rule."},
+    {"scaling-type-conflict", Level::error, "type and rope_type stand in one block and differ.", "Engines take either; their frequencies differ.",
+     "Remove the wrong one."},
+    {"scaling-field-missing", Level::error, "A field the scaling rule needs is missing.", "No numbers are made for these layers.", "Add the field."},
+    {"value-kind", Level::error, "A key holds a value of another kind than it should (text for a number, a fraction for a count).",
+     "The value is not used.", "Correct the value."},
+    {"value-invalid", Level::error, "A value lies outside what its rule accepts.", "No numbers are made from it.", "Correct the value."},
+    {"shape-missing", Level::error, "The number of layers or heads or the width cannot be found.", "Groups or rotary numbers are incomplete.",
+     "Add the key."},
+    {"head-dim-fractional", Level::error, "No head_dim, and hidden_size is not a multiple of the number of heads.",
+     "The rotated width cannot be known.", "Add head_dim, or correct the shape."},
+    {"rotary-width-odd", Level::error, "The rotated width is odd; channels turn in pairs.", "No numbers are made.", "Correct the factor or width."},
+    {"rotary-width-out-of-range", Level::error, "The rotated width is not within 2 and head_dim.", "No numbers are made.",
+     "Correct the factor or width."},
+    {"layer-type-unknown", Level::error, "A layer type is not one this library knows.", "The set-up of these layers is not known.",
+     "Use a later version."},
+    {"layer-type-missing", Level::error, "The rotary parameters are given per layer type, and one type has none.",
+     "No numbers are made for these layers.", "Add the block, or null for layers without rotation."},
+    {"layer-list-short", Level::error, "The list of layer types has fewer entries than the model has layers.",
+     "The set-up of the remaining layers is not known.", "Correct the list or the number of layers."},
+    {"keys-not-understood", Level::error, "An unknown family has keys that change how position enters, and no rule reads them.",
+     "The numbers made from the other keys may be wrong.", "Use a reader that knows the family."},
+    {"layout-unknown", Level::error, "The pair layout depends on the architecture, and this one is not known.",
+     "With the wrong layout every score is wrong from position 1 on.", "Give the rotary spec by hand."},
+    {"frequency-tensor", Level::error, "The file carries frequency divisors as a tensor, and they match no known rule.",
+     "The frequencies made from the keys alone are wrong for the slow pairs.", "Read the model's config.json instead."},
+    {"dynamic-length-missing", Level::error, "dynamic scaling grows from the trained length, and the file states none.",
+     "The base cannot be computed beyond the trained length.", "Add max_position_embeddings."},
+    // warning: engines will disagree, or a user is likely wrong
+    {"family-unknown", Level::warning, "No family of this name is known; the file was read by its keys.",
+     "A family's own rules (layout, width, window) may be missed: with the wrong layout every score is wrong.", "Compare with the model's code."},
+    {"model-type-missing", Level::warning, "The file has no model_type.", "The family was taken from the class name, or is unknown.",
+     "Add model_type."},
+    {"theta-conflict", Level::warning, "Two keys state different bases; the one inside the rotary block is used.",
+     "The message states the position from which the two rotations differ by 1 %.", "Remove the wrong one."},
+    {"factor-vs-length-ratio", Level::warning, "yarn's factor is not max_position_embeddings over the original length; the factor is used.",
+     "Old engines recompute the factor. The message states the position from which the rotations differ by 1 %.", "Correct one of the three."},
+    {"factor-conflict", Level::warning, "Two keys state different linear factors; the one in the rotary block is used.",
+     "Engines that read the other one place every key elsewhere.", "Remove the wrong one."},
+    {"original-length-missing", Level::warning, "The scaling rule needs the original length; max_position_embeddings is used for it.",
+     "If that is the extended length, the bands of the rule lie at the wrong pairs.", "Add original_max_position_embeddings to the block."},
+    {"original-length-conflict", Level::warning,
+     "The original length stands inside and outside the rotary block and differs; the inner one is used.",
+     "transformers 5 uses the outer one, so its bands lie at other pairs.", "Make them agree."},
+    {"length-conflict", Level::warning, "A second key states a length that is neither the declared, the derived nor the original one.",
+     "Engines allocate or refuse different lengths.", "Correct the key."},
+    {"rope-block-conflict", Level::warning, "rope_scaling and rope_parameters differ; rope_scaling is used, as transformers does.",
+     "Engines that read the other block use other frequencies.", "Remove the wrong one."},
+    {"flat-block-for-layer-types", Level::warning,
+     "The family has parameters per layer type, but the block is flat; it is applied to full-attention layers.",
+     "transformers 5 ignores such a block.", "Write one block per layer type."},
+    {"keys-conflict", Level::warning, "Two spellings of one key hold different values; the first named is used.",
+     "Engines read either.", "Remove the wrong one."},
+    {"rotary-width-conflict", Level::warning, "Two keys state different rotated widths; the first named is used.",
+     "Engines that read the other one rotate other channels.", "Remove the wrong one."},
+    {"fractional-rotary-width", Level::warning, "head_dim times the partial factor is not whole; it is truncated, as transformers does.",
+     "Engines that round differently rotate one pair more or less.", "State a factor that gives a whole even width."},
+    {"partial-rotary-ignored", Level::warning, "A partial rotary factor stands in a family whose transformers code rotates the whole head.",
+     "Engines that honour the factor rotate fewer channels.", "Remove the key, or check which code the model was trained with."},
+    {"layout-conflict", Level::warning, "The file asks for another pair layout than its family's code uses; the family's is used.",
+     "With the wrong layout every score is wrong from position 1 on.", "Compare with the code the model was trained with."},
+    {"attention-factor-ignored", Level::warning, "attention_factor stands beside a rule that transformers ignores it for; it is not applied.",
+     "An engine that applies it multiplies every score by its square.", "Remove the key."},
+    {"attn-factor-multiplier", Level::warning, "attn_factor is read as a multiplier of the magnitude.",
+     "Engines that do not know the key, or take it as the magnitude itself, scale scores differently.", "Use attention_factor."},
+    {"linear-original-unknown", Level::warning, "linear scaling without the original length: the maximum may stand before or after the factor.",
+     "Engines disagree about the usable length, not about the frequencies.", "State original_max_position_embeddings."},
+    {"scaling-missing-suspected", Level::warning,
+     "A Llama of 131072 positions at base 500000 without scaling: the released models carry llama3 scaling.",
+     "Without it the mean cosine to the true rotation is 0.77 at position 8192.", "Compare with the original config.json."},
+    {"ntk-ambiguous", Level::warning, "Four incompatible rules are called ntk; read as theta * factor^(r/(r-2)).",
+     "Engines of another reading use other frequencies for every pair.", "State the changed base as a default rule instead."},
+    {"ramp-without-effect", Level::warning, "The ramp of yarn begins beyond the last pair: nothing is interpolated.",
+     "The model runs unscaled, but for the magnitude.", "Check theta and the original length."},
+    {"layer-list-length", Level::warning, "The list of layer types has more entries than the model has layers; the first are used.",
+     "None, unless the number of layers is the wrong one.", "Correct the list or the number of layers."},
+    {"heads-not-divisible", Level::warning, "The number of heads is not a multiple of the number of key and value heads.",
+     "Grouped attention is not defined for it.", "Correct the shape."},
+    {"query-temperature", Level::warning, "The file scales queries by their position (llama_4_scaling_beta), which this version does not report.",
+     "Scores beyond the original length are larger than the set-up printed here says.", "Apply it in the engine."},
+    // note: a documented default or alias was used, or one engine ignores a key
+    {"theta-missing-family-default", Level::note, "No base in the file; the family's default is used.",
+     "None, if the model was trained with the family's default.", "Add rope_theta to be independent of defaults."},
+    {"rotary-width-not-in-file", Level::note, "No rotated width in the file; the family's default is used.",
+     "None, if the model was trained with the family's default.", "Add partial_rotary_factor."},
+    {"shape-missing-family-default", Level::note, "A shape or length is not in the file; the default of the family's class is used.",
+     "None: saved files leave defaults out.", "None needed."},
+    {"window-missing-family-default", Level::note, "No window in the file; the family's default is used, as transformers does.",
+     "Engines without the default attend further back.", "Add sliding_window (null for none)."},
+    {"window-larger-than-context", Level::note, "The sliding window is longer than the model's length and masks nothing.", "None within the length.",
+     "Set sliding_window to null."},
+    {"scaling-stated-twice", Level::note, "One linear factor is stated by two keys in agreement; it is applied once.",
+     "An engine that applies both divides every position twice.", "Remove one."},
+    {"scaling-type-alias", Level::note, "An old name of a scaling type is used.", "None, where the name is known.", "Use the current name."},
+    {"factor-derived", Level::note, "yarn's factor is null; max_position_embeddings over the original length is used.", "None.", "State the factor."},
+    {"beta-default", Level::note, "beta_fast or beta_slow is null or 0; 32 or 1 is used, as transformers does.",
+     "An engine that takes 0 literally fails or moves the ramp.", "State 32 and 1, or remove the keys."},
+};
+
+/// A code of the table. A code that is not in it does not compile.
+class DoubtCode {
+ public:
+  consteval DoubtCode(const char* code) : info_(find(code)) {}
+  constexpr const DoubtInfo& info() const { return *info_; }
+
+ private:
+  static consteval const DoubtInfo* find(std::string_view code) {
+    for (const auto& info : doubt_table) {
+      if (info.code == code) return &info;
+    }
+    throw "no such doubt";
+  }
+  const DoubtInfo* info_;
+};
+
+/// Collects what a reader doubts, each sentence once.
+class Doubts {
+ public:
+  void add(DoubtCode code, std::vector<std::string> keys, std::string message);
+  /// The doubts, errors first, otherwise in the order they were raised.
+  std::vector<Doubt> take();
+
+ private:
+  std::vector<Doubt> doubts_;
+};
+
+}  // namespace gnomon::files

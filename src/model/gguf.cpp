@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// GGUF: the keys under the architecture's prefix, with llama.cpp's defaults.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gnomon/error.hpp"
+#include "gnomon/frequencies.hpp"
+#include "model/declaration.hpp"
+#include "model/formats.hpp"
+#include "model/gguf_header.hpp"
+
+namespace gnomon::files {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t most_layers = 65536;
+enum LayerType : std::size_t { full, sliding };
+
+json keys_under(const json& keys, const std::string& prefix) {
+  json result = json::object();
+  for (const auto& [key, value] : keys.items()) {
+    if (key.starts_with(prefix)) result[key.substr(prefix.size())] = value;
+  }
+  return result;
+}
+
+std::string architecture_of(const GgufHeader& header, const std::string& path) {
+  const auto found = header.keys.find("general.architecture");
+  if (found == header.keys.end() || !found->is_string()) {
+    throw Error(ErrorCode::malformed, path + ": key general.architecture: expected the name of an architecture, and it is not in the file");
+  }
+  return found->get<std::string>();
+}
+
+class GgufReader {
+ public:
+  GgufReader(std::span<const std::byte> bytes, const std::string& file, const std::string& path)
+      : bytes_(bytes), header_(parse_gguf_header(bytes, path)), architecture_(architecture_of(header_, path)),
+        object_(keys_under(header_.keys, architecture_ + ".")), keys_(object_, file, architecture_ + ".", doubts_) {
+    model().path = path;
+    model().format = "gguf";
+    model().type = architecture_;
+  }
+
+  Model read() {
+    identify_family();
+    read_shape();
+    read_score();
+    read_layers();
+    read_rotary();
+    for (const auto& key : keys_.unread()) {
+      if (is_positional(key)) model().unread.push_back(key);
+    }
+    return assemble(std::move(declaration_), doubts_);
+  }
+
+ private:
+  Model& model() { return declaration_.model; }
+  const Family* family() const { return declaration_.family; }
+
+  void identify_family() {
+    declaration_.family = family_of_architecture(architecture_);
+    if (family() != nullptr) {
+      declaration_.layout = family()->gguf_layout;
+    } else {
+      doubts_.add("layout-unknown", {"general.architecture"}, fmt::format("general.architecture: the pair layout of {} is not known", quoted(json(architecture_))));
+    }
+  }
+
+  // ── shape ──
+
+  // Some architectures give one number per layer.
+  std::optional<Integer> count(std::string_view key, bool required) {
+    const json* value = keys_.find(key);
+    std::optional<Integer> result;
+    if (value != nullptr && value->is_array() && !value->empty()) {
+      const bool uniform = std::all_of(value->begin(), value->end(), [&](const json& entry) { return entry == value->front(); });
+      if (uniform && value->front().is_number_integer()) result = Integer{value->front().get<std::int64_t>(), keys_.read(key)};
+      else doubts_.add("value-kind", {keys_.full(key)}, fmt::format("{}: expected one integer, got {} that differ", keys_.full(key), quoted(*value)));
+    } else {
+      result = keys_.integer(key);
+      if (!result && required) doubts_.add("shape-missing", {keys_.full(key)}, fmt::format("{} is not in the file", keys_.full(key)));
+    }
+    if (result && (result->value < 1 || result->value > std::numeric_limits<int>::max())) {
+      doubts_.add("value-invalid", {keys_.full(key)}, fmt::format("{}: expected a positive integer, got {}", keys_.full(key), result->value));
+      return std::nullopt;
+    }
+    return result;
+  }
+
+  void read_shape() {
+    const auto value_or_0 = [](const std::optional<Integer>& read) { return read ? static_cast<int>(read->value) : 0; };
+    model().hidden_size = value_or_0(count("embedding_length", false));
+    model().heads = value_or_0(count("attention.head_count", true));
+    const auto kv_heads = count("attention.head_count_kv", false);
+    model().kv_heads = kv_heads ? value_or_0(kv_heads) : model().heads;
+    const auto layers = count("block_count", true);
+    if (layers && layers->value > most_layers) {
+      doubts_.add("value-invalid", {keys_.full("block_count")}, fmt::format("{}: expected at most {}, got {}", keys_.full("block_count"), most_layers, layers->value));
+    } else {
+      model().layers = value_or_0(layers);
+    }
+    if (model().heads > 0 && model().kv_heads > 0 && model().heads % model().kv_heads != 0) {
+      doubts_.add("heads-not-divisible", {keys_.full("attention.head_count"), keys_.full("attention.head_count_kv")},
+                  fmt::format("{} heads over {} key and value heads", model().heads, model().kv_heads));
+    }
+    declaration_.length = count("context_length", false);
+    read_head_dim();
+  }
+
+  void read_head_dim() {
+    const std::string quotient = keys_.full("embedding_length") + " / " + keys_.full("attention.head_count");
+    if (const auto read = count("attention.key_length", false)) {
+      model().head_dim = static_cast<int>(read->value);
+      declaration_.head_dim_origin = read->origin;
+    } else if (model().hidden_size == 0 || model().heads == 0) {
+      doubts_.add("shape-missing", {keys_.full("attention.key_length")}, fmt::format("{} is not in the file and cannot be computed from {}", keys_.full("attention.key_length"), quotient));
+    } else if (model().hidden_size % model().heads != 0) {
+      doubts_.add("head-dim-fractional", {keys_.full("embedding_length"), keys_.full("attention.head_count")},
+                  fmt::format("{} is {} / {}, not an integer", quotient, model().hidden_size, model().heads));
+    } else {
+      model().head_dim = model().hidden_size / model().heads;
+      declaration_.head_dim_origin = keys_.derived(quotient);
+    }
+  }
+
+  void read_score() {
+    const auto& origin = declaration_.head_dim_origin;
+    const bool from_width = family() != nullptr && family()->gguf_scale && family()->gguf_scale->layers == model().layers;
+    if (const auto scale = keys_.number("attention.scale"); scale && scale->value != 0) {
+      declaration_.softmax_scale = *scale;
+    } else if (from_width && model().heads > 0 && model().hidden_size > 0) {
+      declaration_.softmax_scale = {1 / std::sqrt(model().hidden_size / model().heads), family_default()};
+    } else if (model().head_dim > 0) {
+      declaration_.softmax_scale = {1 / std::sqrt(model().head_dim), {"derived", origin.file, "head_dim"}};
+    }
+    declaration_.softcap = keys_.number("attn_logit_softcapping");
+    if (!declaration_.softcap && family() != nullptr && family()->softcap) declaration_.softcap = Number{*family()->softcap, family_default()};
+    if (const auto causal = keys_.boolean("attention.causal")) declaration_.causal = *causal;
+  }
+
+  // ── layers ──
+
+  void read_layers() {
+    const auto layers = static_cast<std::size_t>(model().layers);
+    declaration_.kinds.resize(2);
+    declaration_.kind_of_layer.assign(layers, full);
+    if (family() == nullptr) return;
+    if (family()->window_rule == WindowRule::pattern) read_pattern(layers);
+    if (family()->window_rule == WindowRule::every_layer) declaration_.kind_of_layer.assign(layers, sliding);
+    if (family()->window_rule == WindowRule::pattern || family()->window_rule == WindowRule::every_layer) read_window();
+  }
+
+  // A period, or one flag per layer.
+  void read_pattern(std::size_t layers) {
+    std::int64_t period = family()->pattern;
+    const json* pattern = keys_.find("attention.sliding_window_pattern");
+    if (pattern != nullptr && pattern->is_array()) {
+      for (std::size_t i = 0; i < std::min(layers, pattern->size()); i++) {
+        declaration_.kind_of_layer[i] = (*pattern)[i] == false || (*pattern)[i] == 0 ? full : sliding;
+      }
+      if (pattern->size() < layers) {
+        doubts_.add("layer-list-short", {keys_.full("attention.sliding_window_pattern")},
+                    fmt::format("{} has {} entries for {} layers", keys_.full("attention.sliding_window_pattern"), pattern->size(), layers));
+      }
+      return;
+    }
+    if (const auto read = count("attention.sliding_window_pattern", false)) period = read->value;
+    for (std::size_t i = 0; i < layers; i++) {
+      if ((i + 1) % static_cast<std::size_t>(period) != 0) declaration_.kind_of_layer[i] = sliding;
+    }
+  }
+
+  void read_window() {
+    auto window = count("attention.sliding_window", false);
+    if (!window && family()->window && !keys_.has("attention.sliding_window")) {
+      window = Integer{*family()->window, family_default()};
+      doubts_.add("window-missing-family-default", {keys_.full("attention.sliding_window")},
+                  fmt::format("{} is not in the file; the family's {} is used", keys_.full("attention.sliding_window"), *family()->window));
+    }
+    declaration_.kinds[sliding].window = window;
+  }
+
+  // ── rotation ──
+
+  void read_rotary() {
+    const bool separate = family() != nullptr && family()->sliding_theta;
+    RotaryDeclaration rotary;
+    rotary.block = keys_.full("rope.scaling");
+    read_width(rotary);
+    rotary.theta = keys_.number("rope.freq_base");
+    RotaryDeclaration unscaled = rotary;
+    read_scaling(rotary);
+    read_tensors(rotary);
+    default_theta(rotary, family() == nullptr ? std::nullopt : family()->theta, "rope.freq_base");
+    declaration_.kinds[full].rotary = rotary;
+    if (!separate) {
+      const auto base = keys_.number("rope.freq_base_swa");
+      if (base) rotary.theta = base;
+      declaration_.kinds[sliding].rotary = rotary;
+      return;
+    }
+    unscaled.theta = keys_.number("rope.freq_base_swa");
+    if (!unscaled.theta) unscaled.theta = Number{*family()->sliding_theta, family_default()};
+    declaration_.kinds[sliding].rotary = unscaled;
+  }
+
+  void read_width(RotaryDeclaration& rotary) {
+    rotary.rotary_dim = count("rope.dimension_count", false);
+    if (!rotary.rotary_dim && !keys_.has("rope.dimension_count") && model().head_dim > 0) rotary.rotary_dim = Integer{model().head_dim, family_default()};
+  }
+
+  void default_theta(RotaryDeclaration& rotary, std::optional<double> otherwise, std::string_view key) {
+    if (rotary.theta || !otherwise) return;
+    rotary.theta = Number{*otherwise, family_default()};
+    doubts_.add("theta-missing-family-default", {keys_.full(key)}, fmt::format("{} is not in the file; the family's {} is used", keys_.full(key), quoted(*otherwise)));
+  }
+
+  void read_scaling(RotaryDeclaration& rotary) {
+    auto factor = keys_.number("rope.scaling.factor");
+    if (const auto old = keys_.number("rope.scale_linear"); !factor) factor = old;
+    rotary.type = keys_.text("rope.scaling.type").value_or(Text{"linear", family_default()});
+    const bool unscaled = !factor || factor->value == 0 || factor->value == 1;
+    if (rotary.type.value == "none" || (rotary.type.value == "linear" && unscaled)) rotary.type.value = "default";
+    if (factor) rotary.numbers["factor"] = *factor;
+    if (const auto original = keys_.number("rope.scaling.original_context_length")) rotary.numbers["original_max_position_embeddings"] = *original;
+    if (const auto fast = keys_.number("rope.scaling.yarn_beta_fast")) rotary.numbers["beta_fast"] = *fast;
+    if (const auto slow = keys_.number("rope.scaling.yarn_beta_slow")) rotary.numbers["beta_slow"] = *slow;
+    if (const auto log = keys_.number("rope.scaling.yarn_log_multiplier"); log && log->value != 0) {
+      rotary.numbers["mscale"] = {1, log->origin};
+      rotary.numbers["mscale_all_dim"] = *log;
+    }
+    if (const auto magnitude = keys_.number("rope.scaling.attn_factor"); magnitude && magnitude->value != 1) rotary.magnitude_multiplier = magnitude;
+    keys_.find("rope.scaling.finetuned");  // a mark only
+    check_unsupported(rotary);
+  }
+
+  void check_unsupported(const RotaryDeclaration& rotary) {
+    if (const auto weight = keys_.number("rope.scaling.yarn_ext_factor"); rotary.type.value == "yarn" && weight && weight->value != 1) {
+      doubts_.add("rule-not-available", {weight->origin.key}, fmt::format("{} = {}: a weighted ramp is known but not offered by this version", weight->origin.key, quoted(weight->value)));
+    }
+    if (const json* sections = keys_.find("rope.dimension_sections"); sections != nullptr && sections->is_array() && !sections->empty()) {
+      doubts_.add("rule-not-available", {keys_.full("rope.dimension_sections")},
+                  fmt::format("{}: rotation by several axes is known but not offered by this version", keys_.full("rope.dimension_sections")));
+    }
+  }
+
+  // Scalings that have no key of their own are written as frequency divisors, one per pair.
+  void read_tensors(RotaryDeclaration& rotary) {
+    for (const auto& [name, tensor] : header_.rope_tensors) {
+      if (name.find("rope_factors_") != std::string::npos) {
+        rotary.type = {"longrope", keys_.read(name)};
+        rotary.type.origin.key = name;
+      } else if (name.find("rope_freqs.") != std::string::npos) {
+        read_divisors(name, read_f32_tensor(bytes_, tensor, name, model().path), rotary);
+      }
+    }
+  }
+
+  void read_divisors(const std::string& name, const std::vector<float>& divisors, RotaryDeclaration& rotary) {
+    if (std::all_of(divisors.begin(), divisors.end(), [](float divisor) { return divisor == 1; })) return;
+    const auto llama3 = rotary.type.value == "default" ? recognise_llama3(divisors, rotary) : std::nullopt;
+    if (!llama3) {
+      doubts_.add("frequency-tensor", {name}, fmt::format("tensor {}: {} frequency divisors that match no rule this version knows", name, divisors.size()));
+      return;
+    }
+    const Origin origin{"derived", keys_.read("").file, name};
+    rotary.type = {"llama3", origin};
+    rotary.numbers["factor"] = {llama3->factor, origin};
+    rotary.numbers["low_freq_factor"] = {llama3->low_freq_factor, origin};
+    rotary.numbers["high_freq_factor"] = {llama3->high_freq_factor, origin};
+    rotary.numbers["original_max_position_embeddings"] = {llama3->original_max_position_embeddings, origin};
+  }
+
+  // The released constants but for the factor, which is the divisor of the slowest pair.
+  std::optional<rotary::Llama3> recognise_llama3(const std::vector<float>& divisors, const RotaryDeclaration& rotary) const {
+    const auto pairs = static_cast<int>(divisors.size());
+    if (!rotary.theta || !rotary.rotary_dim || rotary.rotary_dim->value != 2 * static_cast<std::int64_t>(divisors.size())) return std::nullopt;
+    const rotary::Llama3 rule{divisors.back(), 1, 4, 8192};
+    RotarySpec scaled{rule, rotary.theta->value, 2 * pairs, 2 * pairs, 0, PairLayout::half_split, {}};
+    RotarySpec plain{rotary::Default{}, rotary.theta->value, 2 * pairs, 2 * pairs, 0, PairLayout::half_split, {}};
+    try {
+      const auto with = frequencies(scaled).inv_freq, without = frequencies(plain).inv_freq;
+      for (std::size_t i = 0; i < divisors.size(); i++) {
+        if (!(std::abs(without[i] / with[i] - divisors[i]) <= 1e-5 * divisors[i])) return std::nullopt;
+      }
+    } catch (const Error&) {
+      return std::nullopt;  // not a rule at all, such as a factor below 1
+    }
+    return rule;
+  }
+
+  std::span<const std::byte> bytes_;
+  GgufHeader header_;
+  std::string architecture_;
+  json object_;
+  Doubts doubts_;
+  Keys keys_;
+  Declaration declaration_;
+};
+
+}  // namespace
+
+Model read_gguf(std::span<const std::byte> bytes, const std::string& file, const std::string& path) { return GgufReader(bytes, file, path).read(); }
+
+}  // namespace gnomon::files

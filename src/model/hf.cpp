@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hugging Face config.json: v4 (rope_scaling beside rope_theta), v5 (rope_parameters, flat or per layer type) and older spellings.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "gnomon/error.hpp"
+#include "model/declaration.hpp"
+#include "model/formats.hpp"
+#include "spec/fields.hpp"
+#include "spec/strict_json.hpp"
+
+namespace gnomon::files {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t most_layers = 65536;
+
+enum LayerType : std::size_t { full, sliding };
+constexpr std::array<std::string_view, 2> layer_type_names = {"full_attention", "sliding_attention"};
+
+// Keys that change how position enters: in a family this library does not know they make every number doubtful.
+constexpr std::string_view decisive_keys[] = {
+    "abacus_scale",         "alibi",           "attention_chunk_size",       "attn_config",     "compress_ratios",      "compress_rope_theta",
+    "dual_chunk_attention_config", "full_attention_interval", "global_rope_theta", "hybrid_layer_pattern", "hybrid_override_pattern", "local_rope_theta",
+    "mla_use_nope",         "no_rope_layers",  "no_rope_layer_interval",     "partial_rotary_factors", "position_embedding_type", "qk_rope_head_dim",
+    "relative_attention",   "relative_attention_num_buckets", "rope_adjustments", "rope_condense_ratio", "rope_n_elem", "rope_ratio", "rotary_value",
+    "swa_rope_theta",       "use_dynamic_ntk", "use_logn_attn",              "use_rope",
+};
+
+bool is_idle(const json& value) {
+  return value.is_null() || value == false || value == 0 || value == 1 || (value.is_structured() && value.empty()) || value == "" ||
+         value == "rope" || value == "rotary";
+}
+
+class HfReader {
+ public:
+  HfReader(const json& root, const std::string& file, const std::string& path)
+      : root_(root), top_(root, file, "", doubts_), keys_(pick_block(file)) {
+    model().path = path;
+    model().format = "hf";
+  }
+
+  Model read() {
+    identify_family();
+    read_shape();
+    read_lengths();
+    read_score();
+    read_layer_types();
+    read_rotary();
+    read_windows();
+    report_leftovers();
+    Model result = assemble(std::move(declaration_), doubts_);
+    return result;
+  }
+
+ private:
+  Model& model() { return declaration_.model; }
+  const Family* family() const { return declaration_.family; }
+
+  // ── which object describes the text model ──
+
+  Keys pick_block(const std::string& file) {
+    const json* text = top_.object("text_config");
+    if (text == nullptr || root_.contains("num_hidden_layers") || root_.contains("n_layer")) return top_;
+    return Keys(*text, file, "text_config.", doubts_);
+  }
+
+  void identify_family() {
+    auto type = keys_.text("model_type");
+    if (!type) type = top_.text("model_type");
+    if (type) {
+      model().type = type->value;
+      declaration_.family = family_of_model_type(type->value);
+    } else {
+      identify_by_class();
+    }
+    if (family() != nullptr) {
+      declaration_.layout = family()->layout;
+    } else if (type) {
+      doubts_.add("family-unknown", {type->origin.key}, fmt::format("{}: no family {} is known; the file is read by its keys, half_split assumed", type->origin.key, quoted(json(type->value))));
+    }
+  }
+
+  void identify_by_class() {
+    std::string name;
+    if (const json* classes = top_.find("architectures"); classes != nullptr && classes->is_array() && !classes->empty() && classes->front().is_string()) {
+      name = classes->front().get<std::string>();
+    }
+    declaration_.family = family_of_class(name);
+    if (family() != nullptr) model().type = family()->model_types.front();
+    doubts_.add("model-type-missing", {"model_type", "architectures"},
+                family() != nullptr ? fmt::format("model_type is missing; {} says {}", quoted(json(name)), family()->name)
+                                    : std::string("model_type is missing and no known class is named; the file is read by its keys, half_split assumed"));
+  }
+
+  // ── shape and lengths ──
+
+  std::optional<Integer> count(std::optional<Integer> read, std::optional<std::int64_t> otherwise, std::string_view key, bool required) {
+    if (!read && otherwise) {
+      doubts_.add("shape-missing-family-default", {keys_.full(key)}, fmt::format("{} is not in the file; the family's {} is used", keys_.full(key), *otherwise));
+      return Integer{*otherwise, family_default()};
+    }
+    if (!read && required) doubts_.add("shape-missing", {keys_.full(key)}, fmt::format("{} is not in the file", keys_.full(key)));
+    if (read && (read->value < 1 || read->value > std::numeric_limits<int>::max())) {
+      doubts_.add("value-invalid", {read->origin.key}, fmt::format("{}: expected a positive integer, got {}", read->origin.key, read->value));
+      return std::nullopt;
+    }
+    return read;
+  }
+
+  void read_shape() {
+    const auto no_default = std::optional<std::int64_t>();
+    const auto from_family = [&](std::optional<int> Family::* member) { return family() == nullptr ? std::nullopt : std::optional<std::int64_t>(family()->*member); };
+    const auto hidden = count(keys_.integer("hidden_size", "n_embd", "d_model"), no_default, "hidden_size", false);
+    const auto layers = count(keys_.integer("num_hidden_layers", "n_layer", "num_layers"), no_default, "num_hidden_layers", true);
+    const auto heads = count(keys_.integer("num_attention_heads", "n_head"), from_family(&Family::heads), "num_attention_heads", true);
+    const auto kv_heads = count(keys_.integer("num_key_value_heads", "n_head_kv"), heads && heads->origin.how == "read" ? no_default : from_family(&Family::kv_heads),
+                                "num_key_value_heads", false);
+    model().hidden_size = hidden ? static_cast<int>(hidden->value) : 0;
+    model().heads = heads ? static_cast<int>(heads->value) : 0;
+    model().kv_heads = kv_heads ? static_cast<int>(kv_heads->value) : model().heads;
+    if (layers && layers->value > most_layers) {
+      doubts_.add("value-invalid", {layers->origin.key}, fmt::format("{}: expected at most {}, got {}", layers->origin.key, most_layers, layers->value));
+    } else if (layers) {
+      model().layers = static_cast<int>(layers->value);
+    }
+    if (model().heads > 0 && model().kv_heads > 0 && model().heads % model().kv_heads != 0) {
+      doubts_.add("heads-not-divisible", {keys_.full("num_attention_heads"), keys_.full("num_key_value_heads")},
+                  fmt::format("{} heads over {} key and value heads", model().heads, model().kv_heads));
+    }
+    read_head_dim(from_family(&Family::head_dim));
+  }
+
+  void read_head_dim(std::optional<std::int64_t> otherwise) {
+    const std::string quotient = keys_.full("hidden_size") + " / " + keys_.full("num_attention_heads");
+    if (const auto read = count(keys_.integer("head_dim"), otherwise, "head_dim", false)) {
+      model().head_dim = static_cast<int>(read->value);
+      declaration_.head_dim_origin = read->origin;
+    } else if (keys_.has("head_dim")) {
+      return;  // there, but not a width: doubted above
+    } else if (model().hidden_size == 0 || model().heads == 0) {
+      doubts_.add("shape-missing", {keys_.full("head_dim")}, fmt::format("{} is not in the file and cannot be computed from {}", keys_.full("head_dim"), quotient));
+    } else if (model().hidden_size % model().heads != 0) {
+      doubts_.add("head-dim-fractional", {keys_.full("hidden_size"), keys_.full("num_attention_heads")},
+                  fmt::format("{} is {} / {}, not an integer, and there is no head_dim", quotient, model().hidden_size, model().heads));
+    } else {
+      model().head_dim = model().hidden_size / model().heads;
+      declaration_.head_dim_origin = keys_.derived(quotient);
+    }
+  }
+
+  void read_lengths() {
+    const auto otherwise = family() == nullptr ? std::nullopt : family()->length;
+    declaration_.length = count(keys_.integer("max_position_embeddings", "n_positions"), otherwise, "max_position_embeddings", false);
+    for (const auto key : {"max_sequence_length", "model_max_length", "seq_length"}) {
+      if (auto length = keys_.integer(key)) declaration_.other_lengths.push_back(std::move(*length));
+    }
+  }
+
+  void read_score() {
+    const int head_dim = model().head_dim;
+    if (head_dim > 0) declaration_.softmax_scale = {1 / std::sqrt(head_dim), {"derived", declaration_.head_dim_origin.file, "head_dim"}};
+    if (family() != nullptr && family()->query_pre_attn_scalar) {
+      const auto scalar = keys_.number("query_pre_attn_scalar").value_or(Number{*family()->query_pre_attn_scalar, family_default()});
+      if (scalar.value > 0 && std::isfinite(scalar.value)) {
+        declaration_.softmax_scale = {1 / std::sqrt(scalar.value), scalar.origin};
+      } else {
+        doubts_.add("value-invalid", {scalar.origin.key}, fmt::format("{}: expected a positive number, got {}", scalar.origin.key, quoted(scalar.value)));
+      }
+    }
+    declaration_.softcap = keys_.number("attn_logit_softcapping");
+    if (!declaration_.softcap && family() != nullptr && family()->softcap && !keys_.is_null("attn_logit_softcapping")) {
+      declaration_.softcap = Number{*family()->softcap, family_default()};
+    }
+    if (const auto both_ways = keys_.boolean("use_bidirectional_attention")) declaration_.causal = {!both_ways->value, both_ways->origin};
+  }
+
+  // ── layers ──
+
+  void read_layer_types() {
+    const auto layers = static_cast<std::size_t>(model().layers);
+    declaration_.kinds.resize(layer_type_names.size());
+    const json* list = keys_.find("layer_types");
+    if (list == nullptr || list->is_null()) {
+      read_layer_pattern(layers);
+      return;
+    }
+    if (!list->is_array()) {
+      doubts_.add("value-kind", {keys_.full("layer_types")}, fmt::format("{}: expected an array, got {}", keys_.full("layer_types"), quoted(*list)));
+      return;
+    }
+    if (list->size() > layers) {
+      doubts_.add("layer-list-length", {keys_.full("layer_types")}, fmt::format("{} has {} entries for {} layers", keys_.full("layer_types"), list->size(), layers));
+    } else if (list->size() < layers) {
+      doubts_.add("layer-list-short", {keys_.full("layer_types")}, fmt::format("{} has {} entries for {} layers", keys_.full("layer_types"), list->size(), layers));
+    }
+    for (std::size_t i = 0; i < std::min(layers, list->size()); i++) declaration_.kind_of_layer.push_back(layer_type((*list)[i]));
+    listed_ = true;
+  }
+
+  std::size_t layer_type(const json& name) {
+    for (std::size_t type = 0; type < layer_type_names.size(); type++) {
+      if (name == layer_type_names[type]) return type;
+    }
+    doubts_.add("layer-type-unknown", {keys_.full("layer_types")}, fmt::format("{}: unknown layer type {}", keys_.full("layer_types"), quoted(name)));
+    return full;
+  }
+
+  void read_layer_pattern(std::size_t layers) {
+    declaration_.kind_of_layer.assign(layers, full);
+    if (family() == nullptr) return;
+    if (family()->window_rule == WindowRule::pattern) {
+      const auto pattern = keys_.integer("sliding_window_pattern", "_sliding_window_pattern").value_or(Integer{family()->pattern, family_default()});
+      if (pattern.value < 1) {
+        doubts_.add("value-invalid", {pattern.origin.key}, fmt::format("{}: expected a positive integer, got {}", pattern.origin.key, pattern.value));
+        return;
+      }
+      for (std::size_t i = 0; i < layers; i++) {
+        if ((i + 1) % static_cast<std::size_t>(pattern.value) != 0) declaration_.kind_of_layer[i] = sliding;
+      }
+    } else if (family()->window_rule == WindowRule::every_layer) {
+      std::fill(declaration_.kind_of_layer.begin(), declaration_.kind_of_layer.end(), sliding);
+    } else if (family()->window_rule == WindowRule::after_max_window_layers) {
+      const auto first = keys_.integer("max_window_layers").value_or(Integer{family()->max_window_layers, family_default()});
+      const auto used = keys_.boolean("use_sliding_window");
+      for (std::size_t i = 0; used && used->value && i < layers; i++) {
+        if (static_cast<std::int64_t>(i) >= first.value) declaration_.kind_of_layer[i] = sliding;
+      }
+    }
+  }
+
+  void read_windows() {
+    const bool switched_off = [&] {
+      const auto used = keys_.boolean("use_sliding_window");
+      if (used) return !used->value;
+      return family() != nullptr && family()->window_rule == WindowRule::after_max_window_layers;
+    }();
+    if (family() != nullptr && family()->window_rule == WindowRule::none && !listed_) return;
+    auto window = keys_.integer("sliding_window", "sliding_window_size");
+    if (switched_off) return;
+    if (window && window->value < 1) {
+      doubts_.add("value-invalid", {window->origin.key}, fmt::format("{}: expected a positive integer or null, got {}", window->origin.key, window->value));
+      window.reset();
+    } else if (!window && family() != nullptr && family()->window && keys_.find("sliding_window") == nullptr) {
+      window = Integer{*family()->window, family_default()};
+      if (uses(sliding)) {
+        doubts_.add("window-missing-family-default", {keys_.full("sliding_window")}, fmt::format("{} is not in the file; the family's {} is used", keys_.full("sliding_window"), *family()->window));
+      }
+    }
+    declaration_.kinds[sliding].window = window;
+    if (family() == nullptr && !listed_) declaration_.kinds[full].window = window;
+  }
+
+  bool uses(std::size_t type) const {
+    return std::find(declaration_.kind_of_layer.begin(), declaration_.kind_of_layer.end(), type) != declaration_.kind_of_layer.end();
+  }
+
+  // ── rotation ──
+
+  void read_rotary() {
+    choose_block();
+    if (block_ == nullptr && family() == nullptr && !keys_.has("rope_theta") && !keys_.has("rotary_emb_base") && !keys_.has("rope_base")) {
+      doubts_.add("position-unknown", {"model_type"}, "an unknown family, and no key says how position enters");
+      return;
+    }
+    const bool nested = block_ != nullptr && is_nested(*block_);
+    for (const std::size_t type : {full, sliding}) {
+      if (!uses(type)) continue;
+      declaration_.kinds[type].rotary = nested ? nested_rotary(type) : flat_rotary(type);
+    }
+  }
+
+  // A non-empty rope_scaling wins over rope_parameters when both are there, as in transformers.
+  void choose_block() {
+    const json* scaling = keys_.object("rope_scaling");
+    const json* parameters = keys_.object("rope_parameters");
+    block_ = scaling != nullptr ? scaling : parameters;
+    block_name_ = scaling != nullptr ? "rope_scaling" : "rope_parameters";
+    if (scaling == nullptr || parameters == nullptr || *scaling == *parameters) return;
+    other_ = parameters;
+    for (const auto& [key, value] : scaling->items()) {
+      const std::string other_key = parameters->contains(key) ? key : key == "type" ? "rope_type" : key == "rope_type" ? "type" : "";
+      if (!other_key.empty() && parameters->contains(other_key) && (*parameters)[other_key] == value) continue;
+      doubts_.add("rope-block-conflict", {keys_.full("rope_scaling"), keys_.full("rope_parameters")},
+                  fmt::format("{} and {} differ in {}; {} is used", keys_.full("rope_scaling"), keys_.full("rope_parameters"), key, keys_.full("rope_scaling")));
+      return;
+    }
+  }
+
+  static bool is_nested(const json& block) {
+    return std::any_of(block.begin(), block.end(), [](const json& value) { return value.is_object(); });
+  }
+
+  std::optional<RotaryDeclaration> nested_rotary(std::size_t type) {
+    const Keys block = keys_.inside(*block_, block_name_);
+    const std::string label(layer_type_names[type]);
+    if (const json* entry = block.object(label)) {
+      nested_keys_.push_back(block.inside(*entry, label));
+      return block_rotary(type, &nested_keys_.back(), block.full(label));
+    }
+    const bool separate = family() != nullptr && family()->sliding_theta;
+    if (block.is_null(label) && !separate) return std::nullopt;  // these layers do not rotate
+    if (!separate) {
+      doubts_.add("layer-type-missing", {block.full(label)}, fmt::format("{} is given per layer type, but not for {}", keys_.full(block_name_), label));
+      return std::nullopt;
+    }
+    return block_rotary(type, nullptr, "");
+  }
+
+  std::optional<RotaryDeclaration> flat_rotary(std::size_t type) {
+    const bool separate = family() != nullptr && family()->sliding_theta;
+    if (block_ == nullptr || (separate && type == sliding)) return block_rotary(type, nullptr, "");
+    if (separate && std::string_view(block_name_) == "rope_parameters") {
+      doubts_.add("flat-block-for-layer-types", {keys_.full(block_name_)}, fmt::format("{} is not given per layer type; it is applied to full-attention layers", keys_.full(block_name_)));
+    }
+    if (flat_keys_.empty()) flat_keys_.push_back(keys_.inside(*block_, block_name_));
+    return block_rotary(type, &flat_keys_.back(), keys_.full(block_name_));
+  }
+
+  RotaryDeclaration block_rotary(std::size_t type, const Keys* block, std::string block_name) {
+    RotaryDeclaration rotary;
+    rotary.block = std::move(block_name);
+    if (block != nullptr) read_scaling(*block, rotary);
+    read_theta(type, block, rotary);
+    read_width(block, rotary);
+    if (type == full || family() == nullptr || !family()->sliding_theta) read_condense_ratio(rotary);
+    return rotary;
+  }
+
+  void read_scaling(const Keys& block, RotaryDeclaration& rotary) {
+    read_scaling_type(block, rotary);
+    for_each_rotary_rule([&]<class Rule>(const Rule&) {
+      each_field<Rule>([&](const auto& field) {
+        using Value = std::remove_cvref_t<decltype(std::declval<Rule&>().*field.member)>;
+        if constexpr (std::is_same_v<Value, double> || std::is_same_v<Value, std::optional<double>>) {
+          if (const auto value = block.number(field.name)) rotary.numbers[std::string(field.name)] = *value;
+        }
+      });
+    });
+    rotary.truncate = block.boolean("truncate");
+    rotary.factor_is_null = block.is_null("factor");
+    rotary.attention_factor = block.number("attention_factor");
+    for (const auto key : {"beta_fast", "beta_slow"}) {
+      if (block.is_null(key)) doubts_.add("beta-default", {block.full(key)}, fmt::format("{} is null; {} is used", block.full(key), key == std::string_view("beta_fast") ? 32 : 1));
+    }
+    if (const auto multiplier = block.number("attn_factor")) {
+      rotary.magnitude_multiplier = multiplier;
+      doubts_.add("attn-factor-multiplier", {multiplier->origin.key}, fmt::format("{} = {} multiplies the magnitude of the rule", multiplier->origin.key, quoted(multiplier->value)));
+    }
+    if (block.has("llama_4_scaling_beta") && block.number("llama_4_scaling_beta").value_or(Number{}).value != 0) {
+      doubts_.add("query-temperature", {block.full("llama_4_scaling_beta")}, fmt::format("{}: queries are scaled by their position, which is not reported here", block.full("llama_4_scaling_beta")));
+    }
+    if (block.has("mrope_section")) {
+      doubts_.add("rule-not-available", {block.full("mrope_section")}, fmt::format("{}: rotation by several axes is known but not offered by this version", block.full("mrope_section")));
+    }
+    block.find("finetuned");  // a mark only
+    block.find("mrope_interleaved");
+    read_original_length(block, rotary);
+  }
+
+  void read_scaling_type(const Keys& block, RotaryDeclaration& rotary) {
+    const auto current = block.text("rope_type"), old = block.text("type");
+    if (current && old && current->value != old->value) {
+      doubts_.add("scaling-type-conflict", {current->origin.key, old->origin.key},
+                  fmt::format("{} is {} but {} is {}", current->origin.key, quoted(json(current->value)), old->origin.key, quoted(json(old->value))));
+    }
+    if (current || old) rotary.type = current ? *current : *old;
+    if (rotary.type.value == "su") {
+      doubts_.add("scaling-type-alias", {rotary.type.origin.key}, fmt::format("{}: \"su\" is the old name of longrope", rotary.type.origin.key));
+      rotary.type.value = "longrope";
+    }
+    if (rotary.type.value == "longrope") block.find("short_factor"), block.find("long_factor");
+    if (rotary.type.value == "dynamic" && !declaration_.length) {
+      doubts_.add("dynamic-length-missing", {rotary.type.origin.key}, fmt::format("{}: dynamic grows from the trained length, and the file states none", rotary.type.origin.key));
+    }
+  }
+
+  // The inner value is the author's statement about this rule; transformers 5 lets the outer one win.
+  void read_original_length(const Keys& block, RotaryDeclaration& rotary) {
+    const auto outer = keys_.number("original_max_position_embeddings");
+    if (!outer) return;
+    const auto inner = rotary.numbers.find("original_max_position_embeddings");
+    if (inner == rotary.numbers.end()) {
+      rotary.numbers["original_max_position_embeddings"] = *outer;
+    } else if (inner->second.value != outer->value) {
+      doubts_.add("original-length-conflict", {outer->origin.key, block.full("original_max_position_embeddings")},
+                  fmt::format("{} is {} but {} is {}; the inner one is used", outer->origin.key, quoted(outer->value),
+                              block.full("original_max_position_embeddings"), quoted(inner->second.value)));
+    }
+  }
+
+  void read_theta(std::size_t type, const Keys* block, RotaryDeclaration& rotary) {
+    const bool separate = family() != nullptr && family()->sliding_theta && type == sliding;
+    const auto inner = block != nullptr ? block->number("rope_theta") : std::nullopt;
+    auto outer = separate ? keys_.number("rope_local_base_freq") : keys_.number("rope_theta", "rotary_emb_base", "rope_base");
+    if (!outer && !separate && other_ != nullptr) outer = keys_.inside(*other_, "rope_parameters").number("rope_theta");
+    rotary.theta = inner ? inner : outer;
+    if (inner && outer && inner->value != outer->value) doubt_theta(*inner, *outer);
+    if (rotary.theta || family() == nullptr) return;
+    if (const auto otherwise = separate ? family()->sliding_theta : family()->theta) {
+      rotary.theta = Number{*otherwise, family_default()};
+      const std::string key = keys_.full(separate ? "rope_local_base_freq" : "rope_theta");
+      doubts_.add("theta-missing-family-default", {key}, fmt::format("{} is not in the file; the family's {} is used", key, quoted(*otherwise)));
+    }
+  }
+
+  void doubt_theta(const Number& inner, const Number& outer) {
+    std::string cost;
+    const int width = model().head_dim - model().head_dim % 2;
+    if (width >= 2 && inner.value > 0 && outer.value > 0 && std::isfinite(inner.value) && std::isfinite(outer.value)) {
+      const RotarySpec a{rotary::Default{}, inner.value, width, width, 0, PairLayout::half_split, {}};
+      const RotarySpec b{rotary::Default{}, outer.value, width, width, 0, PairLayout::half_split, {}};
+      cost = ". The two rotations differ by 1 % " + parting(a, b);
+    }
+    doubts_.add("theta-conflict", {outer.origin.key, inner.origin.key},
+                fmt::format("{} is {} but {} is {}; the inner one is used{}", outer.origin.key, quoted(outer.value), inner.origin.key, quoted(inner.value), cost));
+  }
+
+  // A whole width (rotary_dim) or a fraction of the head.
+  void read_width(const Keys* block, RotaryDeclaration& rotary) {
+    const int head_dim = model().head_dim;
+    const auto width = keys_.integer("rotary_dim");
+    const auto inner = block != nullptr ? block->number("partial_rotary_factor") : std::nullopt;
+    const auto outer = keys_.number("partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction");
+    const auto fraction = inner ? inner : outer;
+    if (head_dim <= 0) return;
+    if (inner && outer && inner->value != outer->value) doubt_widths(*inner, *outer);
+    if (fraction) {
+      rotary.rotary_dim = width_of(*fraction, head_dim);
+      check_partial(*fraction);
+    }
+    if (width) {
+      if (fraction && rotary.rotary_dim->value != width->value) {
+        doubts_.add("rotary-width-conflict", {width->origin.key, fraction->origin.key},
+                    fmt::format("{} is {} but {} = {} of {} gives {}; the first is used", width->origin.key, width->value, fraction->origin.key, quoted(fraction->value), head_dim, rotary.rotary_dim->value));
+      }
+      rotary.rotary_dim = width;
+    }
+    if (!rotary.rotary_dim) default_width(rotary);
+  }
+
+  void doubt_widths(const Number& inner, const Number& outer) {
+    doubts_.add("rotary-width-conflict", {inner.origin.key, outer.origin.key},
+                fmt::format("{} is {} but {} is {}; the first is used", inner.origin.key, quoted(inner.value), outer.origin.key, quoted(outer.value)));
+  }
+
+  void check_partial(const Number& fraction) {
+    if (family() == nullptr || family()->partial || fraction.value == 1) return;
+    doubts_.add("partial-rotary-ignored", {fraction.origin.key},
+                fmt::format("{} = {} is honoured, but transformers' code for {} rotates whole heads", fraction.origin.key, quoted(fraction.value), family()->name));
+  }
+
+  // int(head_dim * fraction), but a product that is whole up to rounding is taken as whole: 200 * 0.29 is 58, not 57.
+  Integer width_of(const Number& fraction, int head_dim) {
+    const double product = head_dim * fraction.value;
+    if (!(product >= 0 && product <= std::numeric_limits<int>::max())) return {-1, fraction.origin};
+    const double whole = std::round(product);
+    if (std::abs(product - whole) <= 1e-6) return {static_cast<std::int64_t>(whole), fraction.origin};
+    doubts_.add("fractional-rotary-width", {fraction.origin.key},
+                fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim, quoted(product), std::trunc(product)));
+    return {static_cast<std::int64_t>(std::trunc(product)), fraction.origin};
+  }
+
+  void default_width(RotaryDeclaration& rotary) {
+    const int head_dim = model().head_dim;
+    if (family() != nullptr && family()->rotary_dim) {
+      rotary.rotary_dim = Integer{*family()->rotary_dim, family_default()};
+    } else if (family() != nullptr && family()->rotary_fraction) {
+      rotary.rotary_dim = width_of({*family()->rotary_fraction, family_default()}, head_dim);
+    } else {
+      rotary.rotary_dim = Integer{head_dim, family_default()};
+      return;
+    }
+    doubts_.add("rotary-width-not-in-file", {keys_.full("partial_rotary_factor")}, fmt::format("no rotated width in the file; the family's {} is used", rotary.rotary_dim->value));
+  }
+
+  // LongChat and Giraffe: a linear factor under a key of their own, later beside the same factor in rope_scaling.
+  void read_condense_ratio(RotaryDeclaration& rotary) {
+    const auto ratio = keys_.number("rope_condense_ratio", "abacus_scale");
+    if (!ratio || ratio->value == 1) return;
+    const auto factor = rotary.numbers.find("factor");
+    if (rotary.type.value == "default") {
+      rotary.type = {"linear", ratio->origin};
+      rotary.numbers["factor"] = *ratio;
+    } else if (factor != rotary.numbers.end() && factor->second.value == ratio->value) {
+      doubts_.add("scaling-stated-twice", {ratio->origin.key, factor->second.origin.key}, fmt::format("{} and {} are one factor {}, applied once", ratio->origin.key, factor->second.origin.key, quoted(ratio->value)));
+    } else {
+      doubts_.add("factor-conflict", {ratio->origin.key, rotary.block}, fmt::format("{} is {}, which {} does not say; {} is used", ratio->origin.key, quoted(ratio->value), rotary.block, rotary.block));
+    }
+  }
+
+  // ── what was not read ──
+
+  void report_leftovers() {
+    check_interleaved_key();
+    check_suspected_scaling();
+    for (const auto& key : {"pos_emb", "rotary"}) {  // they say what the family implies
+      if (const json* value = keys_.find(key); value != nullptr && *value != "rotary" && *value != true) model().unread.push_back(keys_.full(key));
+    }
+    for (const auto& block : flat_keys_) append(block.unread());
+    for (const auto& block : nested_keys_) append(block.unread());
+    std::vector<std::string> decisive;
+    for (const auto& key : keys_.unread()) {
+      const std::string_view name = std::string_view(key).substr(keys_.full("").size());
+      if (is_positional(name)) model().unread.push_back(key);
+      const bool decides = std::find(std::begin(decisive_keys), std::end(decisive_keys), name) != std::end(decisive_keys);
+      if (family() == nullptr && decides && !is_idle(*keys_.find(name))) decisive.push_back(key);
+    }
+    if (!decisive.empty()) {
+      doubts_.add("keys-not-understood", decisive, fmt::format("{} change how position enters, and no rule reads them in an unknown family", fmt::join(decisive, ", ")));
+    }
+    report_other_parts();
+    std::sort(model().unread.begin(), model().unread.end());
+  }
+
+  void append(const std::vector<std::string>& keys) { model().unread.insert(model().unread.end(), keys.begin(), keys.end()); }
+
+  void check_interleaved_key() {
+    for (const auto key : {"rope_interleaved", "rope_interleave"}) {
+      const auto interleaved = keys_.boolean(key);
+      if (!interleaved || interleaved->value == (declaration_.layout == PairLayout::interleaved)) continue;
+      doubts_.add("layout-conflict", {interleaved->origin.key},
+                  fmt::format("{} is {}, but the layout of this family is {}", interleaved->origin.key, interleaved->value, enum_name(declaration_.layout)));
+    }
+  }
+
+  // Copies of Llama 3.1 to 3.3 that lost their scaling are common.
+  void check_suspected_scaling() {
+    if (model().type != "llama" || !declaration_.length || declaration_.length->value != 131072) return;
+    const auto& rotary = declaration_.kinds[full].rotary;
+    if (!rotary || rotary->type.value != "default" || !rotary->theta || rotary->theta->value != 500000) return;
+    doubts_.add("scaling-missing-suspected", {"rope_scaling"}, "131072 positions at base 500000 without rope_scaling: the released models of this shape carry llama3 scaling");
+  }
+
+  void report_other_parts() {
+    for (const auto& [key, value] : root_.items()) {
+      if (!value.is_object() || !key.ends_with("_config") || keys_.full("") == key + ".") continue;
+      const bool has_position = std::any_of(value.items().begin(), value.items().end(), [](const auto& item) { return is_positional(item.key()); });
+      if (has_position) model().unread.push_back(key);
+    }
+  }
+
+  const json& root_;
+  Doubts doubts_;
+  Declaration declaration_;
+  Keys top_, keys_;
+  const json* block_ = nullptr;
+  const json* other_ = nullptr;  // rope_parameters, when rope_scaling won
+  const char* block_name_ = "";
+  std::vector<Keys> flat_keys_, nested_keys_;
+  bool listed_ = false;  // whether layer_types is in the file
+};
+
+// Python writes NaN and Infinity, which are not JSON. Files carry them in keys that have nothing to do with position (a time step limit), so
+// they are read as texts: harmless there, and of the wrong kind wherever a number is expected.
+std::string quote_python_constants(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size();) {
+    if (!in_text) {
+      bool quoted_one = false;
+      for (const std::string_view constant : {"NaN", "-Infinity", "Infinity"}) {
+        if (!text.substr(i).starts_with(constant)) continue;
+        result.append("\"").append(constant).append("\"");
+        i += constant.size();
+        quoted_one = true;
+        break;
+      }
+      if (quoted_one) continue;
+    }
+    if (in_text && text[i] == '\\' && i + 1 < text.size()) result += text[i++];
+    else if (text[i] == '"') in_text = !in_text;
+    result += text[i++];
+  }
+  return result;
+}
+
+}  // namespace
+
+Model read_hf(std::string_view text, const std::string& file, const std::string& path) {
+  const json root = parse_strict(quote_python_constants(text), path);
+  if (!root.is_object()) throw Error(ErrorCode::malformed, fmt::format("{}: expected a JSON object, got {}", path, root.type_name()));
+  const auto any_of = [&](std::initializer_list<const char*> keys) { return std::any_of(keys.begin(), keys.end(), [&](auto key) { return root.contains(key); }); };
+  if (!any_of({"model_type", "architectures", "text_config", "num_hidden_layers", "n_layer"})) {
+    throw Error(ErrorCode::malformed, fmt::format("{}: a JSON object, but not the config.json of a Hugging Face model (no model_type, no architectures, no num_hidden_layers)", path));
+  }
+  return HfReader(root, file, path).read();
+}
+
+}  // namespace gnomon::files

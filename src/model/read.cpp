@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gnomon/error.hpp"
+#include "gnomon/model.hpp"
+#include "model/formats.hpp"
+#include "model/mapped_file.hpp"
+
+namespace gnomon {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t largest_json = std::size_t{64} << 20;
+
+fs::path file_of(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  const fs::path config = path / "config.json";
+  if (!fs::exists(config, error)) throw Error(ErrorCode::io, fmt::format("{}: a folder without config.json", path.string()));
+  return config;
+}
+
+std::string group_text(const LayerGroup& group) {
+  const auto& layers = group.layers;
+  const std::string rule = group.spec.rotary ? std::string(rule_name(group.spec.rotary->rule)) : "no rotation";
+  return fmt::format("{} ({}, layer {}{})", rule, group.spec.rotary ? fmt::format("theta {}", group.spec.rotary->theta) : "-", layers.front(),
+                     layers.size() > 1 ? fmt::format(" and {} more", layers.size() - 1) : "");
+}
+
+void refuse_doubtful(const Model& model) {
+  for (const auto& doubt : model.doubts) {
+    if (doubt.level == Level::error) throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}: {}", model.path, doubt.code, doubt.message));
+  }
+}
+
+}  // namespace
+
+std::optional<Level> Model::worst() const {
+  std::optional<Level> worst;
+  for (const auto& doubt : doubts) worst = std::max(worst, std::optional(doubt.level));
+  return worst;
+}
+
+Model read_model(const fs::path& path) {
+  const fs::path file = file_of(path);
+  const files::MappedFile mapped(file);
+  const std::string name = file.filename().string();
+  const std::string_view text = mapped.text();
+  if (text.starts_with("GGUF")) return files::read_gguf(mapped.bytes(), name, path.string());
+  if (text.empty()) throw Error(ErrorCode::malformed, fmt::format("{}: the file is empty", path.string()));
+  const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  if (first == std::string_view::npos || std::string_view("{[\"-0123456789tfnNI").find(text[first]) == std::string_view::npos) {
+    throw Error(ErrorCode::malformed, fmt::format("{}: neither a GGUF file nor JSON", path.string()));
+  }
+  if (text.size() > largest_json) throw Error(ErrorCode::malformed, fmt::format("{}: {} bytes, too large for a config.json", path.string(), text.size()));
+  return files::read_hf(text, name, path.string());
+}
+
+RotarySpec rotary_of(const Model& model, std::optional<int> layer) {
+  refuse_doubtful(model);
+  const auto refuse = [&](const std::string& reason) -> RotarySpec {
+    std::string groups;
+    for (const auto& group : model.groups) groups += (groups.empty() ? "" : "; ") + group_text(group);
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} (groups: {})", model.path, reason, groups));
+  };
+  if (!layer) {
+    std::vector<RotarySpec> specs;
+    for (const auto& group : model.groups) {
+      if (group.spec.rotary && std::find(specs.begin(), specs.end(), *group.spec.rotary) == specs.end()) specs.push_back(*group.spec.rotary);
+    }
+    if (specs.size() == 1) return specs.front();
+    return refuse(specs.empty() ? "no layer rotates" : "several rotary groups, name a layer");
+  }
+  for (const auto& group : model.groups) {
+    if (std::find(group.layers.begin(), group.layers.end(), *layer) == group.layers.end()) continue;
+    return group.spec.rotary ? *group.spec.rotary : refuse(fmt::format("layer {} does not rotate", *layer));
+  }
+  return refuse(fmt::format("layer {} is not one of its {} layers", *layer, model.layers));
+}
+
+}  // namespace gnomon

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// From declared numbers to a rotary spec.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gnomon/frequencies.hpp"
+#include "model/declaration.hpp"
+#include "spec/fields.hpp"
+
+namespace gnomon::files {
+namespace {
+
+constexpr int sensible_width = 65536;
+
+// Known to the field, but without a rule in this version.
+constexpr std::string_view types_without_rule[] = {"axial",   "deepseek_yarn", "dynamic", "longrope",       "mrope",
+                                                   "proportional", "telechat3-yarn", "xdrope"};
+
+bool near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
+
+class Builder {
+ public:
+  Builder(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts)
+      : declaration_(declaration), rotary_(rotary), numbers_(rotary.numbers), doubts_(doubts) {}
+
+  RotaryResult build() {
+    prepare();
+    auto rule = make_rule();
+    const bool sound = width_is_sound() & theta_is_there();
+    if (rule && sound) make_spec(std::move(*rule));
+    settle_extent();
+    return std::move(result_);
+  }
+
+ private:
+  std::string key(std::string_view field) const { return rotary_.block.empty() ? std::string(field) : rotary_.block + "." + std::string(field); }
+  bool is(std::string_view type) const { return rotary_.type.value == type; }
+  std::optional<double> number(std::string_view field) const {
+    const auto found = numbers_.find(field);
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second.value);
+  }
+
+  // What a rule's type allows to be left out.
+  void prepare() {
+    if (!is("yarn") && !is("llama3")) return;
+    const auto& length = declaration_.length;
+    if (!number("original_max_position_embeddings") && length) {
+      original_is_assumed_ = true;
+      numbers_["original_max_position_embeddings"] = {static_cast<double>(length->value), {"derived", length->origin.file, length->origin.key}};
+      doubts_.add("original-length-missing", {key("original_max_position_embeddings"), length->origin.key},
+                  fmt::format("{} is not in the file; {} = {} is used", key("original_max_position_embeddings"), length->origin.key, length->value));
+    }
+    if (is("yarn")) prepare_yarn();
+  }
+
+  void prepare_yarn() {
+    const auto original = number("original_max_position_embeddings");
+    if (rotary_.factor_is_null && declaration_.length && original && *original > 0) {
+      const double factor = static_cast<double>(declaration_.length->value) / *original;
+      const std::string from = declaration_.length->origin.key + " / " + numbers_["original_max_position_embeddings"].origin.key;
+      numbers_["factor"] = {factor, {"derived", declaration_.length->origin.file, from}};
+      doubts_.add("factor-derived", {key("factor")}, fmt::format("{} is null; {} = {} is used", key("factor"), from, quoted(factor)));
+    }
+    for (const auto& [field, otherwise] : {std::pair("beta_fast", 32.0), std::pair("beta_slow", 1.0)}) {
+      if (number(field) != 0) continue;
+      doubts_.add("beta-default", {key(field)}, fmt::format("{} is 0; {} is used", key(field), otherwise));
+      numbers_[field] = {otherwise, family_default()};
+    }
+  }
+
+  std::optional<RotaryRule> make_rule() {
+    std::optional<RotaryRule> rule;
+    bool known = false;
+    for_each_rotary_rule([&]<class Rule>(const Rule&) {
+      if (!is(Rule::name)) return;
+      known = true;
+      rule = fill<Rule>();
+    });
+    if (!known) doubt_type();
+    return rule;
+  }
+
+  void doubt_type() {
+    const std::string type = quoted(nlohmann::json(rotary_.type.value));
+    if (std::find(std::begin(types_without_rule), std::end(types_without_rule), rotary_.type.value) != std::end(types_without_rule)) {
+      doubts_.add("rule-not-available", {rotary_.type.origin.key},
+                  fmt::format("{}: the rule {} is known but not offered by this version", rotary_.type.origin.key, type));
+    } else {
+      doubts_.add("scaling-unknown", {rotary_.type.origin.key}, fmt::format("{}: unknown scaling type {}", rotary_.type.origin.key, type));
+    }
+  }
+
+  template <class Rule>
+  std::optional<RotaryRule> fill() {
+    Rule rule;
+    bool complete = true;
+    result_.origins["rotary.rule"] = rotary_.type.origin;
+    each_field<Rule>([&](const auto& field) {
+      auto& value = rule.*field.member;
+      using Value = std::remove_cvref_t<decltype(value)>;
+      Origin origin = family_default();
+      if constexpr (std::is_same_v<Value, bool>) {
+        if (rotary_.truncate && field.name == "truncate") value = rotary_.truncate->value, origin = rotary_.truncate->origin;
+      } else if constexpr (!std::is_enum_v<Value>) {
+        if (const auto found = numbers_.find(field.name); found != numbers_.end()) {
+          value = found->second.value, origin = found->second.origin;
+        } else if (field.required) {
+          complete = false;
+          doubts_.add("scaling-field-missing", {key(field.name)}, fmt::format("{}: {} needs it, and it is not in the file", key(field.name), Rule::name));
+        }
+      }
+      result_.origins["rotary." + std::string(field.name)] = origin;
+    });
+    return complete ? std::optional<RotaryRule>(rule) : std::nullopt;
+  }
+
+  bool theta_is_there() {
+    if (rotary_.theta) {
+      result_.origins["rotary.theta"] = rotary_.theta->origin;
+      return true;
+    }
+    const std::string name = declaration_.model.type.empty() ? "this model" : declaration_.model.type;
+    doubts_.add("theta-missing", {"rope_theta"}, fmt::format("no base of the frequencies in the file, and no family default for {}", name));
+    return false;
+  }
+
+  bool width_is_sound() {
+    if (!rotary_.rotary_dim || declaration_.model.head_dim <= 0) return false;  // doubted where the shape was read
+    const auto& [width, origin] = *rotary_.rotary_dim;
+    result_.origins["rotary.rotary_dim"] = origin;
+    result_.origins["rotary.head_dim"] = declaration_.head_dim_origin;
+    result_.origins["rotary.layout"] = declaration_.layout_origin;
+    const std::string name = origin.key.empty() ? "rotary width" : origin.key;
+    if (width < 2 || width > declaration_.model.head_dim) {
+      doubts_.add("rotary-width-out-of-range", {name}, fmt::format("{}: {} channels would rotate, expected 2 to head_dim = {}", name, width, declaration_.model.head_dim));
+      return false;
+    }
+    if (width % 2 != 0) {
+      doubts_.add("rotary-width-odd", {name}, fmt::format("{}: {} channels would rotate, expected an even number", name, width));
+      return false;
+    }
+    if (width > sensible_width) {
+      doubts_.add("value-invalid", {name}, fmt::format("{}: {} channels would rotate, expected at most {}", name, width, sensible_width));
+      return false;
+    }
+    return true;
+  }
+
+  void make_spec(RotaryRule rule) {
+    RotarySpec spec{std::move(rule), rotary_.theta->value, declaration_.model.head_dim, static_cast<int>(rotary_.rotary_dim->value), 0, declaration_.layout, {}};
+    try {
+      validate(spec);
+      apply_magnitude(spec);
+      validate(spec);
+    } catch (const Error& error) {
+      doubts_.add("value-invalid", {rotary_.block.empty() ? "rope_theta" : rotary_.block}, error.what());
+      return;
+    }
+    result_.spec = std::move(spec);
+    check_yarn(*result_.spec);
+    if (is("ntk")) {
+      doubts_.add("ntk-ambiguous", {rotary_.type.origin.key}, fmt::format("{}: ntk is read as theta * factor^(r/(r-2)); other engines read it otherwise", rotary_.type.origin.key));
+    }
+  }
+
+  // An explicit magnitude equal to the implied one is no override.
+  void apply_magnitude(RotarySpec& spec) {
+    const double implied = effective_attention_factor(spec);
+    double magnitude = implied;
+    Origin origin = is("yarn") ? Origin{"derived", "", key("factor")} : family_default();
+    if (rotary_.attention_factor) {
+      if (is("yarn")) {
+        magnitude = rotary_.attention_factor->value, origin = rotary_.attention_factor->origin;
+      } else if (rotary_.attention_factor->value != 1) {
+        doubts_.add("attention-factor-ignored", {rotary_.attention_factor->origin.key},
+                    fmt::format("{} = {} is not applied: it has no meaning for the rule {}", rotary_.attention_factor->origin.key,
+                                quoted(rotary_.attention_factor->value), rotary_.type.value));
+      }
+    }
+    if (rotary_.magnitude_multiplier) {
+      magnitude *= rotary_.magnitude_multiplier->value;
+      origin = rotary_.magnitude_multiplier->origin;
+    }
+    if (magnitude != implied) spec.attention_factor = magnitude;
+    result_.origins["rotary.attention_factor"] = origin;
+  }
+
+  void check_yarn(const RotarySpec& spec) {
+    const auto* yarn = std::get_if<rotary::Yarn>(&spec.rule);
+    if (yarn == nullptr) return;
+    if (static_cast<double>(yarn->bounds<ExactArithmetic>(spec.width()).first) >= spec.rotary_dim / 2) {
+      doubts_.add("ramp-without-effect", {rotary_.block}, "the ramp of yarn begins beyond the last pair, so no pair is interpolated");
+    }
+    if (original_is_assumed_ || rotary_.factor_is_null || !declaration_.length) return;
+    const double ratio = static_cast<double>(declaration_.length->value) / yarn->original_max_position_embeddings;
+    if (near(ratio, yarn->factor)) return;
+    RotarySpec other = spec;
+    std::get<rotary::Yarn>(other.rule).factor = std::max(ratio, 1.0);
+    doubts_.add("factor-vs-length-ratio", {key("factor"), declaration_.length->origin.key, key("original_max_position_embeddings")},
+                fmt::format("{} is {}, but {} / {} is {} / {} = {}; the factor is used. The two rotations differ by 1 % {}", key("factor"),
+                            quoted(yarn->factor), declaration_.length->origin.key, key("original_max_position_embeddings"), declaration_.length->value,
+                            quoted(yarn->original_max_position_embeddings), quoted(ratio), parting(spec, other)));
+  }
+
+  // The length a scaling implies is factor * original; the maximum in the file is never multiplied when the original is known.
+  void settle_extent() {
+    const auto original = number("original_max_position_embeddings");
+    const auto length = declaration_.length ? std::optional(declaration_.length->value) : std::nullopt;
+    if (original && *original > 0 && *original < 1e15) result_.extent.original = static_cast<std::int64_t>(*original);
+    if (is("default")) {
+      result_.extent.derived = length;
+    } else if (is("linear")) {
+      settle_linear_extent(length);
+    } else if (const auto factor = number("factor"); factor && result_.extent.original && *factor > 0 && *factor < 1e6) {
+      result_.extent.derived = std::llround(*factor * *original);
+    }
+  }
+
+  // Plain linear files do not say on which side of the factor their maximum stands, unless a second length tells.
+  void settle_linear_extent(std::optional<std::int64_t> length) {
+    const auto factor = number("factor");
+    if (!factor || !(*factor > 0 && *factor < 1e6)) return;
+    auto& [original, derived] = result_.extent;
+    if (original) {
+      derived = std::llround(*factor * static_cast<double>(*original));
+      return;
+    }
+    if (!length) return;
+    for (const auto& other : declaration_.other_lengths) {
+      if (near(static_cast<double>(other.value), *factor * static_cast<double>(*length))) original = *length, derived = other.value;
+    }
+    if (original) return;
+    if (declaration_.family != nullptr && declaration_.family->length_is_scaled) {
+      derived = length;
+    } else if (*factor > 1) {
+      doubts_.add("linear-original-unknown", {declaration_.length->origin.key, key("factor")},
+                  fmt::format("{} = {} may stand before or after the factor {}", declaration_.length->origin.key, *length, quoted(*factor)));
+    }
+  }
+
+  const Declaration& declaration_;
+  const RotaryDeclaration& rotary_;
+  std::map<std::string, Number, std::less<>> numbers_;
+  Doubts& doubts_;
+  RotaryResult result_;
+  bool original_is_assumed_ = false;
+};
+
+}  // namespace
+
+RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts) {
+  return Builder(declaration, rotary, doubts).build();
+}
+
+std::string parting(const RotarySpec& a, const RotarySpec& b) {
+  constexpr std::int64_t farthest = 1000000;
+  if (a.rotary_dim != b.rotary_dim || a.rotary_dim > 2048) return "at a position that was not computed";
+  const auto fa = frequencies(a).inv_freq, fb = frequencies(b).inv_freq;
+  for (std::int64_t position = 1; position <= farthest; position = std::max(position + 1, position + position / 64)) {
+    double sum = 0;
+    for (std::size_t i = 0; i < fa.size(); i++) sum += std::cos((fa[i] - fb[i]) * static_cast<double>(position));
+    if (1 - sum / static_cast<double>(fa.size()) > 0.01) return fmt::format("at position {}", position);
+  }
+  return fmt::format("beyond position {}", farthest);
+}
+
+}  // namespace gnomon::files

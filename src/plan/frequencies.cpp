@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gnomon/frequencies.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+namespace gnomon {
+namespace {
+
+template <class A>
+std::vector<double> run(const RotarySpec& spec) {
+  std::vector<double> result;
+  std::visit(
+      [&](const auto& rule) {
+        for (const auto& value : rule.template inv_freq<A>(spec.width())) result.push_back(static_cast<double>(value));
+      },
+      spec.rule);
+  return result;
+}
+
+void check_range(const std::vector<double>& inv_freq) {
+  for (std::size_t i = 0; i < inv_freq.size(); i++) {
+    if (!(inv_freq[i] >= 0 && inv_freq[i] < 0x1p53)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("inv_freq[{}]: expected a frequency from 0 to below 2^53, the rule gives {}", i, inv_freq[i]));
+    }
+  }
+}
+
+}  // namespace
+
+Numerics numerics_of(std::string_view name) {
+  if (name == name_of(Numerics::exact)) return Numerics::exact;
+  if (name == name_of(Numerics::hf)) return Numerics::hf;
+  throw Error(ErrorCode::invalid_argument, fmt::format("numerics: expected exact | hf, got \"{}\"", name));
+}
+
+std::vector<double> Frequencies::wavelength() const {
+  std::vector<double> result;
+  for (const double value : inv_freq) {
+    result.push_back(value == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(two_pi / DoubleDouble(value)));
+  }
+  return result;
+}
+
+Frequencies frequencies(const RotarySpec& spec, Numerics numerics, std::optional<std::int64_t> length) {
+  validate(spec);
+  if (length && *length < 1) throw Error(ErrorCode::invalid_argument, fmt::format("length: expected at least 1, got {}", *length));
+  if (numerics == Numerics::hf && !std::visit([](const auto& rule) { return rule.in_transformers(); }, spec.rule)) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("numerics: hf follows the transformers library step by step, which has no such {} rule; use exact",
+                            rule_name(spec.rule)));
+  }
+  Frequencies result{spec, numerics, numerics == Numerics::hf ? run<HfArithmetic>(spec) : run<ExactArithmetic>(spec),
+                     effective_attention_factor(spec), {}};
+  check_range(result.inv_freq);
+  if (numerics == Numerics::exact) {
+    for (const double value : result.inv_freq) result.turns.push_back(gnomon::turns(value));
+  }
+  return result;
+}
+
+}  // namespace gnomon
