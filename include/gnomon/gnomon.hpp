@@ -11,8 +11,8 @@
 #include "gnomon/spec.hpp"
 
 // ③ numbers derived once, in at least double precision
-#include "gnomon/phase.hpp"
 #include "gnomon/frequencies.hpp"
+#include "gnomon/phase.hpp"
 #include "gnomon/positions.hpp"
 #include "gnomon/table.hpp"
 

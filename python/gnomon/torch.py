@@ -18,9 +18,7 @@ from gnomon import _core
 __all__ = ["Rotation", "rotate", "rotate_"]
 
 _DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64"}
-_ARGUMENTS = (
-    "Tensor positions, Tensor turns, int rotary_dim, int rotary_offset, bool interleaved, float magnitude, bool transposed"
-)
+_ARGUMENTS = "Tensor positions, Tensor turns, int rotary_dim, int rotary_offset, bool interleaved, float magnitude, bool transposed"
 
 
 class Rotation:
@@ -60,7 +58,7 @@ def rotate(x, rotation, positions=None, *, direction="forward"):
     Differentiable in x, to any order. Raises TypeError for a dtype or device that does not fit (positions are never cast: bfloat16
     cannot tell 256 from 257), ValueError for a shape, gnomon.Error for a position beyond ±2³³.
     """
-    return torch.ops.gnomon.rotate(*_arguments(x, rotation, positions, direction))
+    return torch.ops.gnomon.rotate.default(*_arguments(x, rotation, positions, direction))
 
 
 def rotate_(x, rotation, positions=None, *, direction="forward"):
@@ -68,7 +66,7 @@ def rotate_(x, rotation, positions=None, *, direction="forward"):
     RuntimeError where autograd would need the gradient (the values it must save are overwritten): use `rotate` there, or
     torch.no_grad().
     """
-    torch.ops.gnomon.rotate_(*_arguments(x, rotation, positions, direction))
+    torch.ops.gnomon.rotate_.default(*_arguments(x, rotation, positions, direction))
     return x
 
 

@@ -15,6 +15,20 @@ struct Setup {
   Extent extent;
 };
 
+// A window beyond every length the model has is none; one beyond the declared length only is kept, since a scaling may reach it.
+void settle_window(const Declaration& declaration, const LayerKind& kind, Setup& setup, Doubts& doubts) {
+  if (!kind.window) return;
+  const auto& [window, origin] = *kind.window;
+  setup.group.origins["mask.window"] = origin;
+  setup.group.spec.mask.window = window;
+  if (!declaration.length || window <= declaration.length->value) return;
+  const bool none = window > setup.extent.derived.value_or(0);
+  if (none) setup.group.spec.mask.window.reset();
+  doubts.add("window-larger-than-context", {origin.key, declaration.length->origin.key},
+             fmt::format("{} = {} is larger than {} = {}; it masks nothing within that length{}", origin.key, window, declaration.length->origin.key,
+                         declaration.length->value, none ? ", so there is no window" : ""));
+}
+
 Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& doubts) {
   Setup setup;
   auto& [layers, spec, origins] = setup.group;
@@ -26,10 +40,7 @@ Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& 
   }
   spec.mask.causal = declaration.causal.value;
   origins["mask.causal"] = declaration.causal.origin;
-  if (kind.window) {
-    spec.mask.window = kind.window->value;
-    origins["mask.window"] = kind.window->origin;
-  }
+  settle_window(declaration, kind, setup, doubts);
   spec.softmax_scale = declaration.softmax_scale.value;
   origins["softmax_scale"] = declaration.softmax_scale.origin;
   if (declaration.softcap) {
@@ -38,13 +49,6 @@ Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& 
   }
   if (declaration.length) origins["length.declared"] = declaration.length->origin;
   return setup;
-}
-
-void check_window(const Declaration& declaration, const LayerKind& kind, Doubts& doubts) {
-  if (!kind.window || !declaration.length || kind.window->value <= declaration.length->value) return;
-  doubts.add("window-larger-than-context", {kind.window->origin.key, declaration.length->origin.key},
-             fmt::format("{} = {} is larger than {} = {}; it masks nothing within that length", kind.window->origin.key, kind.window->value,
-                         declaration.length->origin.key, declaration.length->value));
 }
 
 // The layers without a window set the length; a model of windows only takes the first.
@@ -72,10 +76,7 @@ Model assemble(Declaration declaration, Doubts& doubts) {
   Model& model = declaration.model;
   for (std::size_t layer = 0; layer < declaration.kind_of_layer.size(); layer++) {
     const std::size_t kind = declaration.kind_of_layer[layer];
-    if (!setups[kind]) {
-      setups[kind] = make_setup(declaration, declaration.kinds[kind], doubts);
-      check_window(declaration, declaration.kinds[kind], doubts);
-    }
+    if (!setups[kind]) setups[kind] = make_setup(declaration, declaration.kinds[kind], doubts);
     auto same = std::find_if(model.groups.begin(), model.groups.end(), [&](const LayerGroup& group) { return group.spec == setups[kind]->group.spec; });
     if (same == model.groups.end()) same = model.groups.insert(same, setups[kind]->group);
     same->layers.push_back(static_cast<int>(layer));

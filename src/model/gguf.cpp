@@ -133,9 +133,9 @@ class GgufReader {
     if (const auto scale = keys_.number("attention.scale"); scale && scale->value != 0) {
       declaration_.softmax_scale = *scale;
     } else if (from_width && model().heads > 0 && model().hidden_size > 0) {
-      declaration_.softmax_scale = {1 / std::sqrt(model().hidden_size / model().heads), family_default()};
+      declaration_.softmax_scale = {std::pow(model().hidden_size / model().heads, -0.5), family_default()};
     } else if (model().head_dim > 0) {
-      declaration_.softmax_scale = {1 / std::sqrt(model().head_dim), {"derived", origin.file, "head_dim"}};
+      declaration_.softmax_scale = {std::pow(model().head_dim, -0.5), {"derived", origin.file, "head_dim"}};
     }
     declaration_.softcap = keys_.number("attn_logit_softcapping");
     if (!declaration_.softcap && family() != nullptr && family()->softcap) declaration_.softcap = Number{*family()->softcap, family_default()};
@@ -272,7 +272,7 @@ class GgufReader {
     rotary.numbers["factor"] = {llama3->factor, origin};
     rotary.numbers["low_freq_factor"] = {llama3->low_freq_factor, origin};
     rotary.numbers["high_freq_factor"] = {llama3->high_freq_factor, origin};
-    rotary.numbers["original_max_position_embeddings"] = {llama3->original_max_position_embeddings, origin};
+    rotary.numbers["original_max_position_embeddings"] = {static_cast<double>(llama3->original_max_position_embeddings), origin};
   }
 
   // The released constants but for the factor, which is the divisor of the slowest pair.

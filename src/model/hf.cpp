@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <limits>
 
 #include "gnomon/error.hpp"
 #include "model/declaration.hpp"
 #include "model/formats.hpp"
+#include "model/hf_rotary.hpp"
 #include "spec/fields.hpp"
 #include "spec/strict_json.hpp"
 
@@ -19,8 +20,7 @@ using nlohmann::json;
 
 constexpr std::int64_t most_layers = 65536;
 
-enum LayerType : std::size_t { full, sliding };
-constexpr std::array<std::string_view, 2> layer_type_names = {"full_attention", "sliding_attention"};
+constexpr std::size_t full = index(LayerType::full), sliding = index(LayerType::sliding);
 
 // Keys that change how position enters: in a family this library does not know they make every number doubtful.
 constexpr std::string_view decisive_keys[] = {
@@ -50,11 +50,11 @@ class HfReader {
     read_lengths();
     read_score();
     read_layer_types();
+    rotary_.emplace(keys_, declaration_, doubts_);
     read_rotary();
     read_windows();
     report_leftovers();
-    Model result = assemble(std::move(declaration_), doubts_);
-    return result;
+    return assemble(std::move(declaration_), doubts_);
   }
 
  private:
@@ -163,11 +163,11 @@ class HfReader {
 
   void read_score() {
     const int head_dim = model().head_dim;
-    if (head_dim > 0) declaration_.softmax_scale = {1 / std::sqrt(head_dim), {"derived", declaration_.head_dim_origin.file, "head_dim"}};
+    if (head_dim > 0) declaration_.softmax_scale = {std::pow(head_dim, -0.5), {"derived", declaration_.head_dim_origin.file, "head_dim"}};
     if (family() != nullptr && family()->query_pre_attn_scalar) {
       const auto scalar = keys_.number("query_pre_attn_scalar").value_or(Number{*family()->query_pre_attn_scalar, family_default()});
       if (scalar.value > 0 && std::isfinite(scalar.value)) {
-        declaration_.softmax_scale = {1 / std::sqrt(scalar.value), scalar.origin};
+        declaration_.softmax_scale = {std::pow(scalar.value, -0.5), scalar.origin};
       } else {
         doubts_.add("value-invalid", {scalar.origin.key}, fmt::format("{}: expected a positive number, got {}", scalar.origin.key, quoted(scalar.value)));
       }
@@ -262,234 +262,12 @@ class HfReader {
   // ── rotation ──
 
   void read_rotary() {
-    choose_block();
-    if (block_ == nullptr && family() == nullptr && !keys_.has("rope_theta") && !keys_.has("rotary_emb_base") && !keys_.has("rope_base")) {
+    if (!rotary_->is_declared()) {
       doubts_.add("position-unknown", {"model_type"}, "an unknown family, and no key says how position enters");
       return;
     }
-    const bool nested = block_ != nullptr && is_nested(*block_);
-    for (const std::size_t type : {full, sliding}) {
-      if (!uses(type)) continue;
-      declaration_.kinds[type].rotary = nested ? nested_rotary(type) : flat_rotary(type);
-    }
-  }
-
-  // A non-empty rope_scaling wins over rope_parameters when both are there, as in transformers.
-  void choose_block() {
-    const json* scaling = keys_.object("rope_scaling");
-    const json* parameters = keys_.object("rope_parameters");
-    block_ = scaling != nullptr ? scaling : parameters;
-    block_name_ = scaling != nullptr ? "rope_scaling" : "rope_parameters";
-    if (scaling == nullptr || parameters == nullptr || *scaling == *parameters) return;
-    other_ = parameters;
-    for (const auto& [key, value] : scaling->items()) {
-      const std::string other_key = parameters->contains(key) ? key : key == "type" ? "rope_type" : key == "rope_type" ? "type" : "";
-      if (!other_key.empty() && parameters->contains(other_key) && (*parameters)[other_key] == value) continue;
-      doubts_.add("rope-block-conflict", {keys_.full("rope_scaling"), keys_.full("rope_parameters")},
-                  fmt::format("{} and {} differ in {}; {} is used", keys_.full("rope_scaling"), keys_.full("rope_parameters"), key, keys_.full("rope_scaling")));
-      return;
-    }
-  }
-
-  static bool is_nested(const json& block) {
-    return std::any_of(block.begin(), block.end(), [](const json& value) { return value.is_object(); });
-  }
-
-  std::optional<RotaryDeclaration> nested_rotary(std::size_t type) {
-    const Keys block = keys_.inside(*block_, block_name_);
-    const std::string label(layer_type_names[type]);
-    if (const json* entry = block.object(label)) {
-      nested_keys_.push_back(block.inside(*entry, label));
-      return block_rotary(type, &nested_keys_.back(), block.full(label));
-    }
-    const bool separate = family() != nullptr && family()->sliding_theta;
-    if (block.is_null(label) && !separate) return std::nullopt;  // these layers do not rotate
-    if (!separate) {
-      doubts_.add("layer-type-missing", {block.full(label)}, fmt::format("{} is given per layer type, but not for {}", keys_.full(block_name_), label));
-      return std::nullopt;
-    }
-    return block_rotary(type, nullptr, "");
-  }
-
-  std::optional<RotaryDeclaration> flat_rotary(std::size_t type) {
-    const bool separate = family() != nullptr && family()->sliding_theta;
-    if (block_ == nullptr || (separate && type == sliding)) return block_rotary(type, nullptr, "");
-    if (separate && std::string_view(block_name_) == "rope_parameters") {
-      doubts_.add("flat-block-for-layer-types", {keys_.full(block_name_)}, fmt::format("{} is not given per layer type; it is applied to full-attention layers", keys_.full(block_name_)));
-    }
-    if (flat_keys_.empty()) flat_keys_.push_back(keys_.inside(*block_, block_name_));
-    return block_rotary(type, &flat_keys_.back(), keys_.full(block_name_));
-  }
-
-  RotaryDeclaration block_rotary(std::size_t type, const Keys* block, std::string block_name) {
-    RotaryDeclaration rotary;
-    rotary.block = std::move(block_name);
-    if (block != nullptr) read_scaling(*block, rotary);
-    read_theta(type, block, rotary);
-    read_width(block, rotary);
-    if (type == full || family() == nullptr || !family()->sliding_theta) read_condense_ratio(rotary);
-    return rotary;
-  }
-
-  void read_scaling(const Keys& block, RotaryDeclaration& rotary) {
-    read_scaling_type(block, rotary);
-    for_each_rotary_rule([&]<class Rule>(const Rule&) {
-      each_field<Rule>([&](const auto& field) {
-        using Value = std::remove_cvref_t<decltype(std::declval<Rule&>().*field.member)>;
-        if constexpr (std::is_same_v<Value, double> || std::is_same_v<Value, std::optional<double>>) {
-          if (const auto value = block.number(field.name)) rotary.numbers[std::string(field.name)] = *value;
-        }
-      });
-    });
-    rotary.truncate = block.boolean("truncate");
-    rotary.factor_is_null = block.is_null("factor");
-    rotary.attention_factor = block.number("attention_factor");
-    for (const auto key : {"beta_fast", "beta_slow"}) {
-      if (block.is_null(key)) doubts_.add("beta-default", {block.full(key)}, fmt::format("{} is null; {} is used", block.full(key), key == std::string_view("beta_fast") ? 32 : 1));
-    }
-    if (const auto multiplier = block.number("attn_factor")) {
-      rotary.magnitude_multiplier = multiplier;
-      doubts_.add("attn-factor-multiplier", {multiplier->origin.key}, fmt::format("{} = {} multiplies the magnitude of the rule", multiplier->origin.key, quoted(multiplier->value)));
-    }
-    if (block.has("llama_4_scaling_beta") && block.number("llama_4_scaling_beta").value_or(Number{}).value != 0) {
-      doubts_.add("query-temperature", {block.full("llama_4_scaling_beta")}, fmt::format("{}: queries are scaled by their position, which is not reported here", block.full("llama_4_scaling_beta")));
-    }
-    if (block.has("mrope_section")) {
-      doubts_.add("rule-not-available", {block.full("mrope_section")}, fmt::format("{}: rotation by several axes is known but not offered by this version", block.full("mrope_section")));
-    }
-    block.find("finetuned");  // a mark only
-    block.find("mrope_interleaved");
-    read_original_length(block, rotary);
-  }
-
-  void read_scaling_type(const Keys& block, RotaryDeclaration& rotary) {
-    const auto current = block.text("rope_type"), old = block.text("type");
-    if (current && old && current->value != old->value) {
-      doubts_.add("scaling-type-conflict", {current->origin.key, old->origin.key},
-                  fmt::format("{} is {} but {} is {}", current->origin.key, quoted(json(current->value)), old->origin.key, quoted(json(old->value))));
-    }
-    if (current || old) rotary.type = current ? *current : *old;
-    if (rotary.type.value == "su") {
-      doubts_.add("scaling-type-alias", {rotary.type.origin.key}, fmt::format("{}: \"su\" is the old name of longrope", rotary.type.origin.key));
-      rotary.type.value = "longrope";
-    }
-    if (rotary.type.value == "longrope") block.find("short_factor"), block.find("long_factor");
-    if (rotary.type.value == "dynamic" && !declaration_.length) {
-      doubts_.add("dynamic-length-missing", {rotary.type.origin.key}, fmt::format("{}: dynamic grows from the trained length, and the file states none", rotary.type.origin.key));
-    }
-  }
-
-  // The inner value is the author's statement about this rule; transformers 5 lets the outer one win.
-  void read_original_length(const Keys& block, RotaryDeclaration& rotary) {
-    const auto outer = keys_.number("original_max_position_embeddings");
-    if (!outer) return;
-    const auto inner = rotary.numbers.find("original_max_position_embeddings");
-    if (inner == rotary.numbers.end()) {
-      rotary.numbers["original_max_position_embeddings"] = *outer;
-    } else if (inner->second.value != outer->value) {
-      doubts_.add("original-length-conflict", {outer->origin.key, block.full("original_max_position_embeddings")},
-                  fmt::format("{} is {} but {} is {}; the inner one is used", outer->origin.key, quoted(outer->value),
-                              block.full("original_max_position_embeddings"), quoted(inner->second.value)));
-    }
-  }
-
-  void read_theta(std::size_t type, const Keys* block, RotaryDeclaration& rotary) {
-    const bool separate = family() != nullptr && family()->sliding_theta && type == sliding;
-    const auto inner = block != nullptr ? block->number("rope_theta") : std::nullopt;
-    auto outer = separate ? keys_.number("rope_local_base_freq") : keys_.number("rope_theta", "rotary_emb_base", "rope_base");
-    if (!outer && !separate && other_ != nullptr) outer = keys_.inside(*other_, "rope_parameters").number("rope_theta");
-    rotary.theta = inner ? inner : outer;
-    if (inner && outer && inner->value != outer->value) doubt_theta(*inner, *outer);
-    if (rotary.theta || family() == nullptr) return;
-    if (const auto otherwise = separate ? family()->sliding_theta : family()->theta) {
-      rotary.theta = Number{*otherwise, family_default()};
-      const std::string key = keys_.full(separate ? "rope_local_base_freq" : "rope_theta");
-      doubts_.add("theta-missing-family-default", {key}, fmt::format("{} is not in the file; the family's {} is used", key, quoted(*otherwise)));
-    }
-  }
-
-  void doubt_theta(const Number& inner, const Number& outer) {
-    std::string cost;
-    const int width = model().head_dim - model().head_dim % 2;
-    if (width >= 2 && inner.value > 0 && outer.value > 0 && std::isfinite(inner.value) && std::isfinite(outer.value)) {
-      const RotarySpec a{rotary::Default{}, inner.value, width, width, 0, PairLayout::half_split, {}};
-      const RotarySpec b{rotary::Default{}, outer.value, width, width, 0, PairLayout::half_split, {}};
-      cost = ". The two rotations differ by 1 % " + parting(a, b);
-    }
-    doubts_.add("theta-conflict", {outer.origin.key, inner.origin.key},
-                fmt::format("{} is {} but {} is {}; the inner one is used{}", outer.origin.key, quoted(outer.value), inner.origin.key, quoted(inner.value), cost));
-  }
-
-  // A whole width (rotary_dim) or a fraction of the head.
-  void read_width(const Keys* block, RotaryDeclaration& rotary) {
-    const int head_dim = model().head_dim;
-    const auto width = keys_.integer("rotary_dim");
-    const auto inner = block != nullptr ? block->number("partial_rotary_factor") : std::nullopt;
-    const auto outer = keys_.number("partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction");
-    const auto fraction = inner ? inner : outer;
-    if (head_dim <= 0) return;
-    if (inner && outer && inner->value != outer->value) doubt_widths(*inner, *outer);
-    if (fraction) {
-      rotary.rotary_dim = width_of(*fraction, head_dim);
-      check_partial(*fraction);
-    }
-    if (width) {
-      if (fraction && rotary.rotary_dim->value != width->value) {
-        doubts_.add("rotary-width-conflict", {width->origin.key, fraction->origin.key},
-                    fmt::format("{} is {} but {} = {} of {} gives {}; the first is used", width->origin.key, width->value, fraction->origin.key, quoted(fraction->value), head_dim, rotary.rotary_dim->value));
-      }
-      rotary.rotary_dim = width;
-    }
-    if (!rotary.rotary_dim) default_width(rotary);
-  }
-
-  void doubt_widths(const Number& inner, const Number& outer) {
-    doubts_.add("rotary-width-conflict", {inner.origin.key, outer.origin.key},
-                fmt::format("{} is {} but {} is {}; the first is used", inner.origin.key, quoted(inner.value), outer.origin.key, quoted(outer.value)));
-  }
-
-  void check_partial(const Number& fraction) {
-    if (family() == nullptr || family()->partial || fraction.value == 1) return;
-    doubts_.add("partial-rotary-ignored", {fraction.origin.key},
-                fmt::format("{} = {} is honoured, but transformers' code for {} rotates whole heads", fraction.origin.key, quoted(fraction.value), family()->name));
-  }
-
-  // int(head_dim * fraction), but a product that is whole up to rounding is taken as whole: 200 * 0.29 is 58, not 57.
-  Integer width_of(const Number& fraction, int head_dim) {
-    const double product = head_dim * fraction.value;
-    if (!(product >= 0 && product <= std::numeric_limits<int>::max())) return {-1, fraction.origin};
-    const double whole = std::round(product);
-    if (std::abs(product - whole) <= 1e-6) return {static_cast<std::int64_t>(whole), fraction.origin};
-    doubts_.add("fractional-rotary-width", {fraction.origin.key},
-                fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim, quoted(product), std::trunc(product)));
-    return {static_cast<std::int64_t>(std::trunc(product)), fraction.origin};
-  }
-
-  void default_width(RotaryDeclaration& rotary) {
-    const int head_dim = model().head_dim;
-    if (family() != nullptr && family()->rotary_dim) {
-      rotary.rotary_dim = Integer{*family()->rotary_dim, family_default()};
-    } else if (family() != nullptr && family()->rotary_fraction) {
-      rotary.rotary_dim = width_of({*family()->rotary_fraction, family_default()}, head_dim);
-    } else {
-      rotary.rotary_dim = Integer{head_dim, family_default()};
-      return;
-    }
-    doubts_.add("rotary-width-not-in-file", {keys_.full("partial_rotary_factor")}, fmt::format("no rotated width in the file; the family's {} is used", rotary.rotary_dim->value));
-  }
-
-  // LongChat and Giraffe: a linear factor under a key of their own, later beside the same factor in rope_scaling.
-  void read_condense_ratio(RotaryDeclaration& rotary) {
-    const auto ratio = keys_.number("rope_condense_ratio", "abacus_scale");
-    if (!ratio || ratio->value == 1) return;
-    const auto factor = rotary.numbers.find("factor");
-    if (rotary.type.value == "default") {
-      rotary.type = {"linear", ratio->origin};
-      rotary.numbers["factor"] = *ratio;
-    } else if (factor != rotary.numbers.end() && factor->second.value == ratio->value) {
-      doubts_.add("scaling-stated-twice", {ratio->origin.key, factor->second.origin.key}, fmt::format("{} and {} are one factor {}, applied once", ratio->origin.key, factor->second.origin.key, quoted(ratio->value)));
-    } else {
-      doubts_.add("factor-conflict", {ratio->origin.key, rotary.block}, fmt::format("{} is {}, which {} does not say; {} is used", ratio->origin.key, quoted(ratio->value), rotary.block, rotary.block));
+    for (const LayerType type : {LayerType::full, LayerType::sliding}) {
+      if (uses(index(type))) declaration_.kinds[index(type)].rotary = rotary_->of(type);
     }
   }
 
@@ -498,16 +276,15 @@ class HfReader {
   void report_leftovers() {
     check_interleaved_key();
     check_suspected_scaling();
+    model().unread = rotary_->unread();
     for (const auto& key : {"pos_emb", "rotary"}) {  // they say what the family implies
       if (const json* value = keys_.find(key); value != nullptr && *value != "rotary" && *value != true) model().unread.push_back(keys_.full(key));
     }
-    for (const auto& block : flat_keys_) append(block.unread());
-    for (const auto& block : nested_keys_) append(block.unread());
     std::vector<std::string> decisive;
     for (const auto& key : keys_.unread()) {
       const std::string_view name = std::string_view(key).substr(keys_.full("").size());
-      if (is_positional(name)) model().unread.push_back(key);
       const bool decides = std::find(std::begin(decisive_keys), std::end(decisive_keys), name) != std::end(decisive_keys);
+      if (is_positional(name) || decides) model().unread.push_back(key);
       if (family() == nullptr && decides && !is_idle(*keys_.find(name))) decisive.push_back(key);
     }
     if (!decisive.empty()) {
@@ -516,8 +293,6 @@ class HfReader {
     report_other_parts();
     std::sort(model().unread.begin(), model().unread.end());
   }
-
-  void append(const std::vector<std::string>& keys) { model().unread.insert(model().unread.end(), keys.begin(), keys.end()); }
 
   void check_interleaved_key() {
     for (const auto key : {"rope_interleaved", "rope_interleave"}) {
@@ -548,10 +323,7 @@ class HfReader {
   Doubts doubts_;
   Declaration declaration_;
   Keys top_, keys_;
-  const json* block_ = nullptr;
-  const json* other_ = nullptr;  // rope_parameters, when rope_scaling won
-  const char* block_name_ = "";
-  std::vector<Keys> flat_keys_, nested_keys_;
+  std::optional<HfRotary> rotary_;
   bool listed_ = false;  // whether layer_types is in the file
 };
 

@@ -13,6 +13,7 @@ namespace gnomon::files {
 namespace {
 
 constexpr int sensible_width = 65536;
+constexpr std::int64_t largest_length = 2000000000;
 
 // Known to the field, but without a rule in this version.
 constexpr std::string_view types_without_rule[] = {"axial",   "deepseek_yarn", "dynamic", "longrope",       "mrope",
@@ -105,7 +106,8 @@ class Builder {
         if (rotary_.truncate && field.name == "truncate") value = rotary_.truncate->value, origin = rotary_.truncate->origin;
       } else if constexpr (!std::is_enum_v<Value>) {
         if (const auto found = numbers_.find(field.name); found != numbers_.end()) {
-          value = found->second.value, origin = found->second.origin;
+          assign(field.name, found->second, value);
+          origin = found->second.origin;
         } else if (field.required) {
           complete = false;
           doubts_.add("scaling-field-missing", {key(field.name)}, fmt::format("{}: {} needs it, and it is not in the file", key(field.name), Rule::name));
@@ -114,6 +116,17 @@ class Builder {
       result_.origins["rotary." + std::string(field.name)] = origin;
     });
     return complete ? std::optional<RotaryRule>(rule) : std::nullopt;
+  }
+
+  template <class Value>
+  void assign(std::string_view field, const Number& read, Value& value) {
+    if constexpr (!std::is_same_v<Value, std::int64_t>) {
+      value = read.value;
+    } else if (read.value == std::trunc(read.value) && std::abs(read.value) <= largest_length) {
+      value = static_cast<std::int64_t>(read.value);
+    } else {
+      doubts_.add("value-invalid", {read.origin.key}, fmt::format("{}: expected an integer up to {}, got {}", key(field), largest_length, quoted(read.value)));
+    }
   }
 
   bool theta_is_there() {
@@ -169,7 +182,7 @@ class Builder {
   void apply_magnitude(RotarySpec& spec) {
     const double implied = effective_attention_factor(spec);
     double magnitude = implied;
-    Origin origin = is("yarn") ? Origin{"derived", "", key("factor")} : family_default();
+    Origin origin = is("yarn") ? Origin{"derived", rotary_.type.origin.file, key("factor")} : family_default();
     if (rotary_.attention_factor) {
       if (is("yarn")) {
         magnitude = rotary_.attention_factor->value, origin = rotary_.attention_factor->origin;
@@ -194,14 +207,14 @@ class Builder {
       doubts_.add("ramp-without-effect", {rotary_.block}, "the ramp of yarn begins beyond the last pair, so no pair is interpolated");
     }
     if (original_is_assumed_ || rotary_.factor_is_null || !declaration_.length) return;
-    const double ratio = static_cast<double>(declaration_.length->value) / yarn->original_max_position_embeddings;
+    const double ratio = static_cast<double>(declaration_.length->value) / static_cast<double>(yarn->original_max_position_embeddings);
     if (near(ratio, yarn->factor)) return;
     RotarySpec other = spec;
     std::get<rotary::Yarn>(other.rule).factor = std::max(ratio, 1.0);
     doubts_.add("factor-vs-length-ratio", {key("factor"), declaration_.length->origin.key, key("original_max_position_embeddings")},
                 fmt::format("{} is {}, but {} / {} is {} / {} = {}; the factor is used. The two rotations differ by 1 % {}", key("factor"),
                             quoted(yarn->factor), declaration_.length->origin.key, key("original_max_position_embeddings"), declaration_.length->value,
-                            quoted(yarn->original_max_position_embeddings), quoted(ratio), parting(spec, other)));
+                            yarn->original_max_position_embeddings, quoted(ratio), parting(spec, other)));
   }
 
   // The length a scaling implies is factor * original; the maximum in the file is never multiplied when the original is known.
@@ -209,7 +222,7 @@ class Builder {
     const auto original = number("original_max_position_embeddings");
     const auto length = declaration_.length ? std::optional(declaration_.length->value) : std::nullopt;
     if (original && *original > 0 && *original < 1e15) result_.extent.original = static_cast<std::int64_t>(*original);
-    if (is("default")) {
+    if (is("default") || (is("longrope") && !number("factor"))) {
       result_.extent.derived = length;
     } else if (is("linear")) {
       settle_linear_extent(length);
@@ -256,8 +269,14 @@ RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration
 
 std::string parting(const RotarySpec& a, const RotarySpec& b) {
   constexpr std::int64_t farthest = 1000000;
-  if (a.rotary_dim != b.rotary_dim || a.rotary_dim > 2048) return "at a position that was not computed";
-  const auto fa = frequencies(a).inv_freq, fb = frequencies(b).inv_freq;
+  constexpr auto not_computed = "at a position that was not computed";
+  if (a.rotary_dim != b.rotary_dim || a.rotary_dim > 2048) return not_computed;
+  std::vector<double> fa, fb;
+  try {
+    fa = frequencies(a).inv_freq, fb = frequencies(b).inv_freq;
+  } catch (const Error&) {
+    return not_computed;  // a base or factor no rule accepts, which has its own doubt
+  }
   for (std::int64_t position = 1; position <= farthest; position = std::max(position + 1, position + position / 64)) {
     double sum = 0;
     for (std::size_t i = 0; i < fa.size(); i++) sum += std::cos((fa[i] - fb[i]) * static_cast<double>(position));

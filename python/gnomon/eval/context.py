@@ -28,14 +28,14 @@ class Context:
         self._windows = _windows(checkpoint)
         self.length = 0
 
-    def read(self, ids: torch.Tensor) -> torch.Tensor:
-        """Appends ids (T,) and returns their logits (T, vocabulary)."""
+    def read(self, ids: torch.Tensor, logits: bool = True) -> torch.Tensor:
+        """Appends ids (T,) and returns their logits (T, vocabulary); only the last row when `logits` is false."""
         positions = torch.arange(self.length, self.length + len(ids))
         # Without a past transformers takes the causal kernel, which needs no mask.
         mask = self._mask(positions, torch.full_like(positions, -1)) if self.length else None
-        logits = self._forward(ids, positions, mask)
+        rows = self._forward(ids, positions, mask, keep=0 if logits else 1)
         self.length += len(ids)
-        return logits
+        return rows
 
     def ask(self, questions: list[torch.Tensor]) -> list[torch.Tensor]:
         """Logits (T_i, vocabulary) of each question (T_i,), as if it alone followed what was read. Nothing is kept.
@@ -49,9 +49,14 @@ class Context:
         self._cache.crop(-sum(lengths))
         return list(logits.split(lengths))
 
-    def _forward(self, ids: torch.Tensor, positions: torch.Tensor, mask: Any) -> torch.Tensor:
+    def _forward(self, ids: torch.Tensor, positions: torch.Tensor, mask: Any, keep: int = 0) -> torch.Tensor:
         output = self._model(
-            ids[None], position_ids=positions[None], attention_mask=mask, use_cache=True, **{self._cache_name: self._cache}
+            ids[None],
+            position_ids=positions[None],
+            attention_mask=mask,
+            use_cache=True,
+            logits_to_keep=keep,  # 0: all
+            **{self._cache_name: self._cache},
         )
         return output.logits[0]
 

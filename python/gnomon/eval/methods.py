@@ -13,7 +13,7 @@ import gnomon
 from .errors import UsageError
 
 #: Each makes a rule from the factor and the trained length. Fields beside these two have the rule's usual values.
-FAMILIES: dict[str, Callable[[float, int], object]] = {
+FAMILIES: dict[str, Callable[[float, int | None], object]] = {
     "linear": lambda factor, trained: gnomon.rotary.Linear(factor=factor),
     "ntk": lambda factor, trained: gnomon.rotary.Ntk(factor=factor),
     "yarn": lambda factor, trained: gnomon.rotary.Yarn(factor=factor, original_max_position_embeddings=trained),
@@ -21,6 +21,7 @@ FAMILIES: dict[str, Callable[[float, int], object]] = {
         factor=factor, low_freq_factor=1, high_freq_factor=4, original_max_position_embeddings=trained
     ),
 }
+NEED_LENGTH = ("yarn", "llama3")
 KNOWN = "none, " + ", ".join(f"{family}:FACTOR" for family in FAMILIES)
 
 
@@ -57,6 +58,25 @@ class GroupRule:
     rotary: gnomon.RotarySpec
 
 
+def with_method(spec: gnomon.RotarySpec, method: Method, trained: int | None) -> gnomon.RotarySpec:
+    """The spec with the rule of `method` in the place of its own; theta, widths and layout stay.
+
+    Raises UsageError when the method needs a trained length and there is none.
+    """
+    if method.family == "none":
+        return spec
+    if trained is None and method.family in NEED_LENGTH:
+        raise UsageError(f"method '{method.name}' needs the trained length, which the model does not state")
+    return gnomon.RotarySpec(
+        FAMILIES[method.family](method.factor, trained),
+        theta=spec.theta,
+        head_dim=spec.head_dim,
+        rotary_dim=spec.rotary_dim,
+        rotary_offset=spec.rotary_offset,
+        layout=spec.layout,
+    )
+
+
 def trained_length(header: gnomon.Model) -> int | None:
     """The length a model was trained at before any extension: its original length, else the declared one."""
     return header.original or header.declared
@@ -70,9 +90,7 @@ def own_rules(header: gnomon.Model) -> list[GroupRule]:
     groups = [group for group in header.groups if group.rotary is not None]
     if not groups:
         raise UsageError(f"{header.path}: no layer of this model has a rotary position embedding")
-    return [
-        GroupRule(tuple(group.layers), _as_loaded(header, header.rotary(layer=group.layers[0]))) for group in groups
-    ]
+    return [GroupRule(tuple(group.layers), _as_loaded(header, header.rotary(layer=group.layers[0]))) for group in groups]
 
 
 def rules(method: Method, header: gnomon.Model, trained: int | None) -> list[GroupRule]:
@@ -85,26 +103,12 @@ def rules(method: Method, header: gnomon.Model, trained: int | None) -> list[Gro
     own = own_rules(header)
     if method.family == "none":
         return own
-    if trained is None:
-        raise UsageError(f"{header.path} states no trained length: give it with --trained-length")
-    rule = FAMILIES[method.family](method.factor, trained)
     agree = all(group.rotary == own[0].rotary for group in own)
     windowed = {layer for group in header.groups if group.window is not None for layer in group.layers}
     return [
-        group if not agree and group.layers[0] in windowed else GroupRule(group.layers, _with_rule(group.rotary, rule))
+        group if not agree and group.layers[0] in windowed else GroupRule(group.layers, with_method(group.rotary, method, trained))
         for group in own
     ]
-
-
-def _with_rule(spec: gnomon.RotarySpec, rule: object) -> gnomon.RotarySpec:
-    return gnomon.RotarySpec(
-        rule,
-        theta=spec.theta,
-        head_dim=spec.head_dim,
-        rotary_dim=spec.rotary_dim,
-        rotary_offset=spec.rotary_offset,
-        layout=spec.layout,
-    )
 
 
 def _as_loaded(header: gnomon.Model, spec: gnomon.RotarySpec) -> gnomon.RotarySpec:

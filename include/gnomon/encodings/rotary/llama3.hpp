@@ -17,8 +17,9 @@ struct Llama3 {
   static constexpr std::string_view name = "llama3";
   static constexpr std::string_view summary = "Llama 3.1 scaling: three bands by wavelength.";
   static constexpr std::string_view formula =
-      "w = theta^(-2i/rotary_dim), t = (original * w / (2 pi) - low_freq_factor) / (high_freq_factor - low_freq_factor): "
-      "w for t > 1, w / factor for t < 0, (1 - t) * w / factor + t * w between";
+      "w           = theta^(-2i/rotary_dim)\n"
+      "t           = (original * w / (2 pi) - low_freq_factor) / (high_freq_factor - low_freq_factor)\n"
+      "inv_freq[i] = w for t > 1, w / factor for t < 0, (1 - t) * w / factor + t * w between";
   static constexpr std::string_view citation = "Llama Team 2024, The Llama 3 Herd of Models, arXiv:2407.21783, and the code published with it";
   static constexpr std::tuple fields{
       required_field("factor", &Llama3::factor, at_least(1), "how much slower the slowest pairs become"),

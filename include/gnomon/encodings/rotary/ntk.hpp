@@ -13,7 +13,8 @@ struct Ntk {
   static constexpr std::string_view name = "ntk";
   static constexpr std::string_view summary = "NTK-aware scaling: a larger base, so that fast pairs keep their speed and slow ones are interpolated.";
   static constexpr std::string_view formula =
-      "inv_freq[i] = base^(-2i/rotary_dim) with base = theta * factor^(rotary_dim/(rotary_dim-2))";
+      "base        = theta * factor^(rotary_dim/(rotary_dim-2))\n"
+      "inv_freq[i] = base^(-2i/rotary_dim)";
   static constexpr std::string_view citation =
       "bloc97 2023, NTK-Aware Scaled RoPE; as restated in Peng et al. 2023, YaRN, arXiv:2309.00071, section 3.1";
   static constexpr std::tuple fields{

@@ -30,8 +30,11 @@ struct Yarn {
   static constexpr std::string_view name = "yarn";
   static constexpr std::string_view summary = "YaRN: interpolation by parts with a magnitude on cos and sin.";
   static constexpr std::string_view formula =
-      "inv_freq[i] = w * ((1 - r) + r / factor) with w = theta^(-2i/rotary_dim), r = clamp((i - low) / (high - low), 0, 1), "
-      "low and high = rotary_dim * ln(original / (2 pi beta)) / (2 ln theta) for beta_fast and beta_slow, floored and ceiled when truncate";
+      "w           = theta^(-2i/rotary_dim)\n"
+      "r           = clamp((i - low) / (high - low), 0, 1)\n"
+      "inv_freq[i] = w * ((1 - r) + r / factor)\n"
+      "low, high   = rotary_dim * ln(original / (2 pi beta)) / (2 ln theta) for beta_fast, beta_slow; floored, ceiled when truncate\n"
+      "magnitude   = 0.1 ln factor + 1";
   static constexpr std::string_view citation = "Peng et al. 2023, YaRN, arXiv:2309.00071, sections 3.2 to 3.4";
   static constexpr std::tuple fields{
       required_field("factor", &Yarn::factor, at_least(1), "how many times longer the context becomes"),

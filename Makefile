@@ -1,0 +1,68 @@
+# Every target is a thin call of cmake, pip, ctest, pytest or a script in tools/. `make help` lists them.
+
+BIN := .venv/bin
+JOBS ?= $(shell nproc)
+PRESET ?= release
+# Read by cmake --build, ctest and scikit-build-core alike.
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+export CTEST_PARALLEL_LEVEL := $(JOBS)
+
+# Folders are in the list because their time changes when a file in them is removed.
+SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src cli python -not -path '*/__pycache__*' 2>/dev/null)
+CPP = $(shell find include src cli python tests bench fuzz examples -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
+INSTALLED := build/python/installed
+
+.PHONY: help setup build demo test test-cpp test-python lint tidy format bench clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## install what is missing: Debian packages, .venv
+	@tools/setup
+
+build: setup  ## build and install the Python package and the command .venv/bin/gnomon
+	@$(MAKE) --no-print-directory $(INSTALLED)
+
+# Not isolated, so that the pinned tools in .venv are used and the build folder stays valid from one time to the next; verbose,
+# because compiling takes a while and says nothing otherwise. The stamp has the time of the start: what is edited meanwhile is newer.
+$(INSTALLED): $(SOURCES) .venv/setup-stamp
+	@mkdir -p $(@D) && touch $@.begun
+	$(BIN)/pip install -v --no-build-isolation --no-deps --config-settings=build-dir=build/python .
+	@mv $@.begun $@
+
+demo: build  ## the main job on a real model: its set-up, and its loss by position
+	@tools/demo
+
+test: lint build test-cpp test-python  ## everything: set-up, build, style, dependency rule, C++ and Python tests
+
+test-cpp: setup  ## the C++ tests (PRESET=dev|release|asan|tsan)
+	cmake --preset $(PRESET)
+	cmake --build build/$(PRESET)
+	ctest --test-dir build/$(PRESET) --output-on-failure
+
+test-python: build  ## the Python tests
+	$(BIN)/pytest tests
+
+lint: setup  ## formatting, Python lint and the dependency rule
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	tools/check-dependencies
+
+tidy: setup  ## clang-tidy over the library and the command (slow)
+	cmake --preset $(PRESET)
+	find src cli -name '*.cpp' -print0 | xargs -0 -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/$(PRESET)
+
+format: setup  ## rewrite the sources in the project's style
+	$(BIN)/clang-format -i $(CPP)
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: setup  ## the benchmarks
+	cmake --preset release -DGNOMON_BUILD_BENCHMARKS=ON
+	cmake --build build/release
+	build/release/bench/gnomon_bench
+
+clean:  ## remove what was built (.venv stays)
+	rm -rf build dist

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// gnomon inspect: the position set-up of a model, where each value comes from, and what is doubtful about it.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "gnomon/frequencies.hpp"
+#include "gnomon/model.hpp"
+#include "output.hpp"
+#include "text.hpp"
+#include "verbs.hpp"
+
+namespace gnomon::cli {
+namespace {
+
+constexpr std::size_t label_width = 12;
+
+/// One labelled row; a long text continues under its beginning.
+void row(Output& out, std::string_view label, std::string_view text) {
+  out.print(" {}{}\n", styled(Style::label, fmt::format("{:<{}}", label, label_width - 1)), wrapped(text, line_width(), label_width));
+}
+
+/// "0-4, 6-10, 12"
+std::string layer_ranges(const std::vector<int>& layers) {
+  std::vector<std::string> ranges;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) end++;
+    ranges.push_back(end - i == 1 ? fmt::format("{}", layers[i]) : fmt::format("{}-{}", layers[i], layers[end - 1]));
+    i = end;
+  }
+  return joined(ranges);
+}
+
+/// A field's name as it is spoken: "original" for original_max_position_embeddings, "low" for low_freq_factor.
+std::string_view spoken(std::string_view field) {
+  for (const std::string_view ending : {"_max_position_embeddings", "_freq_factor"}) {
+    if (field.ends_with(ending)) return field.substr(0, field.size() - ending.size());
+  }
+  return field;
+}
+
+std::string model_text(const Model& model) {
+  std::vector<std::string> parts{model.type.empty() ? "type not stated" : printable(model.type)};
+  if (model.layers > 0) parts.push_back(counted(model.layers, "layer", "layers"));
+  if (model.heads > 0) parts.push_back(counted(model.heads, "head", "heads"));
+  if (model.heads > 0 && model.kv_heads > 0 && model.kv_heads != model.heads) {
+    parts.back() += ", " + counted(model.kv_heads, "kv head", "kv heads");
+  }
+  if (model.head_dim > 0) parts.push_back(fmt::format("head_dim {}", model.head_dim));
+  return joined(parts, " · ");
+}
+
+/// The fields of a rule that are not at their default, in its order.
+std::string rule_text(const RotarySpec& spec) {
+  std::vector<std::string> parts{fmt::format("theta {}", spec.theta)};
+  const auto add = [&](const auto& field, const auto& rule) {
+    using Rule = std::remove_cvref_t<decltype(rule)>;
+    const auto& value = rule.*field.member;
+    using Value = std::remove_cvref_t<decltype(value)>;
+    if (!field.required && value == Rule{}.*field.member) return;
+    if constexpr (std::is_enum_v<Value>) {
+      parts.push_back(fmt::format("{} {}", spoken(field.name), enum_names<Value>[static_cast<std::size_t>(value)]));
+    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      parts.push_back(fmt::format("{} {}", spoken(field.name), *value));
+    } else {
+      parts.push_back(fmt::format("{} {}", spoken(field.name), value));
+    }
+  };
+  std::visit([&](const auto& rule) { std::apply([&](const auto&... field) { (add(field, rule), ...); }, rule.fields); }, spec.rule);
+  if (spec.rotary_dim != spec.head_dim) parts.push_back(fmt::format("{} of {} channels", spec.rotary_dim, spec.head_dim));
+  if (spec.rotary_offset != 0) parts.push_back(fmt::format("from channel {}", spec.rotary_offset));
+  const double magnitude = effective_attention_factor(spec);
+  if (magnitude != 1) parts.push_back(fmt::format("attention_factor {:.6g}", magnitude));
+  parts.push_back(fmt::format("layout {}", enum_names<PairLayout>[static_cast<std::size_t>(spec.layout)]));
+  return fmt::format("{}   {}", rule_name(spec.rule), joined(parts, " · "));
+}
+
+/// What the rule does to the pairs: "29 of 64 pairs unchanged · 6 blended · 29 divided by 8".
+std::string scaling_text(const Frequencies& scaled) {
+  RotarySpec unscaled = scaled.spec;
+  unscaled.rule = rotary::Default{};
+  const auto before = frequencies(unscaled).inv_freq;
+  std::vector<double> divisors;
+  for (std::size_t i = 0; i < before.size(); i++) divisors.push_back(before[i] / scaled.inv_freq[i]);
+  const double most = *std::max_element(divisors.begin(), divisors.end());
+  const auto equal = [&](double value) {
+    return static_cast<std::size_t>(
+        std::count_if(divisors.begin(), divisors.end(), [&](double divisor) { return std::abs(divisor / value - 1) < 1e-9; }));
+  };
+  const std::size_t pairs = divisors.size(), unchanged = equal(1);
+  if (unchanged == pairs) return "none";
+  const std::size_t divided = equal(most), blended = pairs - unchanged - divided;
+  if (divided == pairs) return fmt::format("all {} pairs divided by {:.6g}", pairs, most);
+  std::vector<std::string> parts{fmt::format("{} of {} pairs unchanged", unchanged, pairs)};
+  if (blended > 0) parts.push_back(fmt::format("{} blended", blended));
+  parts.push_back(fmt::format("{} divided by {:.6g}", divided, most));
+  return joined(parts, " · ");
+}
+
+std::string context_text(const Model& model) {
+  std::vector<std::string> parts;
+  if (model.declared) parts.push_back(fmt::format("{} declared", *model.declared));
+  if (model.derived && model.derived != model.declared) parts.push_back(fmt::format("{} derived from the scaling", *model.derived));
+  if (model.original && model.original != model.declared) parts.push_back(fmt::format("{} trained", *model.original));
+  return parts.empty() ? "not stated" : joined(parts, " · ");
+}
+
+std::string turns_text(const Frequencies& scaled, const Model& model) {
+  const auto wavelength = scaled.wavelength();
+  const double longest = *std::max_element(wavelength.begin(), wavelength.end());
+  std::string text = "longest wavelength " + (std::isfinite(longest) ? grouped(longest) + " positions" : "infinite");
+  const auto length = model.declared ? model.declared : model.derived ? model.derived : model.original;
+  if (!length) return text;
+  const auto slow = std::count_if(wavelength.begin(), wavelength.end(), [&](double wave) { return wave > static_cast<double>(*length); });
+  return text + fmt::format(": {} of {} pairs never complete a turn in {}", slow, wavelength.size(), *length);
+}
+
+std::string mask_text(const Mask& mask) {
+  std::vector<std::string> parts{mask.causal ? "causal" : "bidirectional"};
+  if (mask.window) parts.push_back(fmt::format("window {}", *mask.window));
+  if (mask.chunk) parts.push_back(fmt::format("chunks of {}", *mask.chunk));
+  if (mask.keep_first != 0) parts.push_back(fmt::format("first {} always seen", mask.keep_first));
+  return joined(parts, " · ");
+}
+
+std::string softmax_text(const PositionSpec& spec) {
+  std::string text = spec.softmax_scale > 0 ? fmt::format("scale {:.6g}", spec.softmax_scale) : "scale not known";
+  if (spec.softcap) text += fmt::format(" · softcap {}", *spec.softcap);
+  return text;
+}
+
+/// "rotary.theta" and its like without the part that every row repeats.
+std::string short_field(std::string_view field) {
+  if (field.starts_with("rotary.")) field.remove_prefix(7);
+  return printable(field);
+}
+
+/// Fields by where they come from: "read from config.json: theta (rope_theta), rule (rope_scaling.rope_type)".
+std::vector<std::string> origin_texts(const std::map<std::string, Origin>& origins) {
+  const auto rank = [](const Origin& origin) { return origin.how == "read" ? 0 : origin.how == "family default" ? 1 : 2; };
+  std::map<std::pair<int, std::string>, std::vector<std::string>> fields;
+  for (const auto& [field, origin] : origins) {
+    std::string how = printable(origin.how);
+    if (!origin.file.empty()) how += fmt::format("{}{}", origin.how == "read" ? " from " : ", ", printable(origin.file));
+    const std::string name = short_field(field), key = printable(origin.key);
+    fields[{rank(origin), how}].push_back(key.empty() || key == name ? name : fmt::format("{} ({})", name, key));
+  }
+  std::vector<std::string> texts;
+  for (const auto& [how, names] : fields) texts.push_back(fmt::format("{}: {}", how.second, joined(names)));
+  return texts;
+}
+
+void print_rotary(Output& out, const RotarySpec& spec, const Model& model) {
+  row(out, "rotary", rule_text(spec));
+  try {
+    const Frequencies scaled = frequencies(spec);
+    row(out, "scaling", scaling_text(scaled));
+    row(out, "turns", turns_text(scaled, model));
+  } catch (const Error& error) {
+    row(out, "numbers", styled(Style::error, fmt::format("cannot be made: {}", printable(error.what()))));
+  }
+}
+
+void print_group(Output& out, const LayerGroup& group, const Model& model) {
+  if (model.groups.size() > 1) {
+    out.write("\n");
+    row(out, "layers", fmt::format("{}   ({} of {})", layer_ranges(group.layers), group.layers.size(), model.layers));
+  }
+  if (group.spec.rotary) {
+    print_rotary(out, *group.spec.rotary, model);
+  } else {
+    const bool declared = std::any_of(group.origins.begin(), group.origins.end(), [](const auto& o) { return o.first.starts_with("rotary."); });
+    row(out, "rotary", declared ? styled(Style::error, "no numbers can be made; see the doubts") : "none");
+  }
+  row(out, "mask", mask_text(group.spec.mask));
+  row(out, "softmax", softmax_text(group.spec));
+  std::string_view label = "origins";
+  for (const auto& text : origin_texts(group.origins)) {
+    row(out, label, text);
+    label = "";
+  }
+}
+
+void print_doubts(Output& out, const Model& model) {
+  out.write("\n");
+  if (model.doubts.empty()) row(out, "doubts", styled(Style::good, "none"));
+  std::string_view label = "doubts";
+  for (const auto& doubt : model.doubts) {
+    const Style style = doubt.level == Level::error ? Style::error : doubt.level == Level::warning ? Style::warning : Style::note;
+    const auto level = enum_names<Level>[static_cast<std::size_t>(doubt.level)];
+    std::string text = styled(style, fmt::format("{} {}:", level, printable(doubt.code))) + " " + printable(doubt.message);
+    if (!doubt.keys.empty()) text += printable(fmt::format(" [{}]", joined(doubt.keys)));
+    row(out, label, text);
+    label = "";
+  }
+  if (!model.doubts.empty() && on_terminal()) row(out, "", styled(Style::label, "gnomon explain CODE tells what a doubt costs and how to end it."));
+  if (!model.unread.empty()) row(out, "unread", printable(joined(model.unread)));
+}
+
+void print_people(Output& out, const Model& model) {
+  row(out, "model", model_text(model));
+  row(out, "source", fmt::format("{} ({})", printable(model.path), model.format));
+  row(out, "context", context_text(model));
+  for (const auto& group : model.groups) print_group(out, group, model);
+  print_doubts(out, model);
+}
+
+}  // namespace
+
+Verb add_inspect(CLI::App& root) {
+  struct Options {
+    std::string path;
+    bool json = false;
+  };
+  auto* app = root.add_subcommand("inspect", "What a model declares about position, where each value comes from, what is doubtful");
+  const auto options = std::make_shared<Options>();
+  app->add_option("PATH", options->path, "config.json, a folder with one, or a GGUF file")->type_name("PATH")->option_text(" ")->required();
+  app->add_flag("--json", options->json, "Print one JSON object (docs/inspect.md)");
+  app->footer(
+      "Exits with 1 when a doubt is a warning or an error, so that a script can stop there.\n\n"
+      "Examples:\n"
+      "  gnomon inspect Llama-3.1-8B/\n"
+      "  gnomon inspect model.gguf --json");
+  return {app, [options] {
+            const Model model = read_model(options->path);
+            Output out;
+            options->json ? out.write(to_json(model) + "\n") : print_people(out, model);
+            out.finish();
+            const auto worst = model.worst();
+            return worst && *worst >= Level::warning ? 1 : 0;
+          }};
+}
+
+}  // namespace gnomon::cli

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "gnomon/model.hpp"
+#include "output.hpp"
+#include "text.hpp"
+
+namespace gnomon::cli {
+namespace {
+
+constexpr std::size_t largest_rule_file = std::size_t{1} << 20;
+
+std::string read_file(const std::string& name) {
+  const bool standard_input = name == "-";
+  const auto close = [standard_input](std::FILE* file) { return standard_input ? 0 : std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(standard_input ? stdin : std::fopen(name.c_str(), "rb"), close);
+  if (!file) throw Error(ErrorCode::io, std::strerror(errno));
+  std::string text(largest_rule_file + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) throw Error(ErrorCode::io, std::strerror(errno));
+  if (text.size() > largest_rule_file) throw Error(ErrorCode::malformed, "more than 1 MiB: not a rule object (a model's path takes no @)");
+  return text;
+}
+
+RotarySpec read_rule_file(const std::string& name) {
+  try {
+    return rotary_from_json(read_file(name));
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("@{}: {}", name, error.what()));
+  }
+}
+
+RotarySpec read_literal(const std::string& text) {
+  try {
+    return rotary_from_json(text);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("--rotary: {}", error.what()));
+  }
+}
+
+/// How to choose among the groups that the library's message lists.
+std::string hint(const Model& model, std::optional<int> layer) {
+  const auto rotating = std::count_if(model.groups.begin(), model.groups.end(), [](const auto& group) { return group.spec.rotary.has_value(); });
+  return !layer && rotating > 1 && model.worst() != Level::error ? "; --layer N picks one" : "";
+}
+
+RotarySpec rotary_in(const Model& model, std::optional<int> layer) {
+  try {
+    return rotary_of(model, layer);
+  } catch (const Error& error) {
+    throw Error(error.code(), printable(error.what()) + hint(model, layer));
+  }
+}
+
+RotarySpec read_from_model(const std::string& path, std::optional<int> layer) {
+  const Model model = read_model(path);
+  const RotarySpec spec = rotary_in(model, layer);
+  for (const auto& doubt : model.doubts) {
+    if (doubt.level == Level::warning) message(fmt::format("warning: {}: {}", printable(doubt.code), printable(doubt.message)));
+  }
+  return spec;
+}
+
+}  // namespace
+
+void RotarySource::add_to(CLI::App& app) {
+  app.add_option("PATH", path, "A model: config.json, a folder with one, or a GGUF file; or one of the forms of --rotary")
+      ->type_name("PATH")
+      ->option_text(" ");
+  app.add_option("--rotary", rotary, "A rule object '{…}', @FILE with one (@-: standard input), or a model's path")->type_name("RULE|PATH");
+  app.add_option("--layer", layer, "Layer of the model, from 0; needed where its layers differ")->type_name("N");
+}
+
+RotarySpec RotarySource::read() const {
+  if (path.empty() == rotary.empty()) {
+    throw Misuse(path.empty() ? "a rule is needed: give a model's path, or --rotary '{…}'"
+                              : "two rules were given: a path and --rotary; one is needed");
+  }
+  const std::string& text = path.empty() ? rotary : path;
+  const auto first = text.find_first_not_of(" \t\r\n");
+  const bool literal = first != std::string::npos && text[first] == '{', file = text.front() == '@';
+  if ((literal || file) && layer) throw Misuse("--layer: picks a layer of a model, and a rule object was given");
+  if (literal) return read_literal(text);
+  return file ? read_rule_file(text.substr(1)) : read_from_model(text, layer);
+}
+
+}  // namespace gnomon::cli

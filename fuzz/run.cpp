@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// A main for compilers without libFuzzer: mutates the seeds a bounded number of times, or replays the files it is given.
+//   hf_reader [--runs N] [--seed S]      hf_reader FILE...
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string_view>
+
+#include "fuzz.hpp"
+
+namespace {
+
+void run(const std::string& input) { LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size()); }
+
+class Mutator {
+ public:
+  explicit Mutator(std::uint64_t seed) : random_(seed) {}
+
+  std::string next() {
+    std::string input = pick(seeds_);
+    for (std::size_t i = 1 + below(4); i > 0; i--) change(input);
+    return input;
+  }
+
+ private:
+  std::size_t below(std::size_t limit) { return limit == 0 ? 0 : random_() % limit; }
+  const std::string& pick(const std::vector<std::string>& from) { return from[below(from.size())]; }
+
+  void change(std::string& input) {
+    const std::size_t at = below(input.size() + 1), length = below(std::min<std::size_t>(input.size() - at, 16) + 1);
+    switch (below(7)) {
+      case 0: input.insert(at, pick(dictionary_)); break;
+      case 1: input.replace(at, length, pick(dictionary_)); break;
+      case 2: input.erase(at, length); break;
+      case 3: input.insert(at, input.substr(at, length)); break;
+      case 4: input.resize(at); break;
+      case 5: splice(input, at); break;
+      default: if (at < input.size()) input[at] = static_cast<char>(random_()); break;
+    }
+  }
+
+  void splice(std::string& input, std::size_t at) {
+    const std::string& other = pick(seeds_);
+    input = input.substr(0, at) + other.substr(below(other.size()));
+  }
+
+  std::mt19937_64 random_;
+  std::vector<std::string> seeds_ = fuzz_seeds(), dictionary_ = fuzz_dictionary();
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::uint64_t runs = 20000, seed = 1;
+  bool replayed = false;
+  for (int i = 1; i < count; i++) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--runs" && i + 1 < count) {
+      runs = std::strtoull(arguments[++i], nullptr, 10);
+    } else if (argument == "--seed" && i + 1 < count) {
+      seed = std::strtoull(arguments[++i], nullptr, 10);
+    } else {
+      std::ifstream file(arguments[i], std::ios::binary);
+      run({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+      replayed = true;
+    }
+  }
+  if (replayed) return 0;
+  for (const auto& input : fuzz_seeds()) run(input);
+  Mutator mutator(seed);
+  for (std::uint64_t i = 0; i < runs; i++) {
+    const std::string input = mutator.next();
+    std::ofstream("fuzz-last-input", std::ios::binary) << input;  // what to look at when the run dies
+    run(input);
+  }
+  std::remove("fuzz-last-input");
+  std::printf("%llu inputs\n", static_cast<unsigned long long>(runs));
+}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The result as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .result import mean_loss
+
+#: Wide enough for every column when the output is a file or a pipe.
+FILE_WIDTH = 200
+
+
+def print_tables(result: dict[str, Any], console: Console) -> None:
+    """Prints the losses by position and, for each task, what was retrieved at which distance."""
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    if any(method["bins"] for method in result["methods"]):
+        console.print(loss_table(result))
+    for task in ("repeat", "passkey"):
+        if rows := retrieval_rows(result, task):
+            console.print(retrieval_table(result, task, rows))
+
+
+def loss_table(result: dict[str, Any]) -> Table:
+    """Mean loss in nats per token, a row for each bin; the best of a row is bold."""
+    methods, trained = result["methods"], result["model"]["trained_length"]
+    table = Table(title="Loss by position (nats per token, lower is better)", title_justify="left")
+    table.add_column("position", justify="right")
+    for method in methods:
+        table.add_column(method["method"], justify="right")
+    losses = [{bin["from"]: bin["loss"] for bin in method["bins"]} for method in methods]
+    spans = sorted({(bin["from"], bin["to"]) for method in methods for bin in method["bins"]})
+    for begin, end in spans:
+        last_inside = trained is not None and begin < trained <= end
+        table.add_row(f"{begin} – {end}", *_cells([loss.get(begin) for loss in losses]), end_section=last_inside)
+    if trained is not None and spans[-1][1] > trained:
+        table.add_section()
+        table.add_row(f"up to {trained}", *_cells([mean_loss(method["bins"], 0, trained) for method in methods]))
+        table.add_row(f"beyond {trained}", *_cells([mean_loss(method["bins"], trained) for method in methods]))
+        table.caption = f"The model was trained up to position {trained}."
+    return table
+
+
+def retrieval_rows(result: dict[str, Any], task: str) -> list[tuple[int, int]]:
+    """(asked_at, distance) of every question of a task, in order."""
+    rows = (row for method in result["methods"] for row in method["retrieval"] if row["task"] == task)
+    return sorted({(row["asked_at"], row["distance"]) for row in rows})
+
+
+def retrieval_table(result: dict[str, Any], task: str, rows: Iterable[tuple[int, int]]) -> Table:
+    titles = {
+        "repeat": "repeat: loss of a phrase asked for again, first sight → second (nats per token)",
+        "passkey": "passkey: hidden numbers found, and loss (nats per digit, guessing is 2.30)",
+    }
+    table = Table(title=titles[task], title_justify="left")
+    table.add_column("asked at", justify="right")
+    table.add_column("distance", justify="right")
+    for method in result["methods"]:
+        table.add_column(method["method"], justify="right")
+    for asked_at, distance in rows:
+        cells = [retrieval_cell(method, task, asked_at, distance) for method in result["methods"]]
+        table.add_row(str(asked_at), str(distance), *cells)
+    return table
+
+
+def retrieval_cell(method: dict[str, Any], task: str, asked_at: int, distance: int) -> str:
+    for row in method["retrieval"]:
+        if (row["task"], row["asked_at"], row["distance"]) == (task, asked_at, distance):
+            if task == "repeat":
+                return f"{row['first_loss']:.2f} → {row['loss']:.2f}"
+            return f"{row['right']}/{row['questions']}  {row['loss']:.2f}"
+    return "–"
+
+
+def _cells(losses: list[float | None]) -> list[str]:
+    best = min((loss for loss in losses if loss is not None), default=None)
+    bold = len(losses) > 1
+    return ["–" if loss is None else f"[bold]{loss:.2f}[/bold]" if bold and loss == best else f"{loss:.2f}" for loss in losses]

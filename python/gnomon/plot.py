@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gnomon plot: single pictures of rotary frequencies and of evaluation results, as PNG or SVG.
+
+The pictures of the report of `gnomon eval` are made by the same functions. Each takes plain data and returns a
+matplotlib Figure that is not shown anywhere: `save` writes it, `to_svg` gives it as text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gnomon
+from gnomon.eval import methods
+from gnomon.eval.errors import UsageError
+from gnomon.eval.files import check_writable, write_atomically
+from gnomon.eval.result import from_json
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Text and axes. In a page it is replaced by the page's own text colour, so no line may have it.
+INK = "#3b3f45"
+#: Told apart in colour-blind vision and on light and dark ground; the first is for the model's own rule.
+COLOURS = ("#7a7f87", "#3d85c6", "#e0662f", "#2a9d6f", "#b05cc6", "#c9a227", "#d6336c")
+MARKERS = "os^Dvph"
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """The frequencies of one rule under a name."""
+
+    name: str
+    frequencies: gnomon.Frequencies
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------------
+
+
+def loss_picture(result: dict[str, Any]) -> Figure:
+    """Mean loss in each bin of positions, a line for each method, with the trained length marked."""
+    figure, axes = _figure(8, 4.4)
+    ends = []
+    for index, method in enumerate(result["methods"]):
+        if bins := method["bins"]:
+            x = [(bin["from"] + bin["to"]) / 2 for bin in bins]
+            y = [bin["loss"] for bin in bins]
+            axes.plot(x, y, color=_colour(index), marker=MARKERS[index % len(MARKERS)], markersize=5)
+            ends.append((y[-1], method["method"], _colour(index)))
+    axes.set_xlim(0, result["tokens"])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("position in the text (tokens)")
+    axes.set_ylabel("loss (nats per token)")
+    _mark_length(axes, result["model"]["trained_length"], result["tokens"])
+    _label_ends(axes, ends)
+    return figure
+
+
+def wavelength_picture(series: Sequence[Series], trained: int | None, tokens: int | None = None) -> Figure:
+    """Wavelength of every pair of channels, against the trained length."""
+    figure, axes = _figure(8, 4.4)
+    _lines(axes, series, lambda frequencies: frequencies.wavelength)
+    axes.set_yscale("log")
+    axes.set_xlabel("pair of channels (fast to slow)")
+    axes.set_ylabel("wavelength (positions in one turn)")
+    if trained:
+        axes.axhline(trained, color=INK, linestyle="--", linewidth=1)
+        axes.annotate(f"trained length {trained}", (0.01, trained), **_above(axes))
+    if tokens and trained and tokens > 1.2 * trained:
+        axes.axhline(tokens, color=INK, linestyle=":", linewidth=1)
+        axes.annotate(f"text {tokens}", (0.3, tokens), **_above(axes))
+    axes.legend(loc="lower right", frameon=False)
+    return figure
+
+
+def frequency_picture(series: Sequence[Series], trained: int | None) -> Figure:
+    """Frequency of every pair divided by that of the first series: which pairs a method changes, and how much."""
+    figure, axes = _figure(8, 3.8)
+    own = series[0].frequencies
+    _lines(axes, series, lambda frequencies: frequencies.inv_freq / own.inv_freq)
+    axes.set_ylim(0, 1.12)
+    axes.set_xlabel("pair of channels (fast to slow)")
+    axes.set_ylabel(f"speed compared with {series[0].name}")
+    whole_turns = int((own.wavelength <= trained).sum()) if trained else 0
+    if 0 < whole_turns < len(own.wavelength):
+        axes.axvline(whole_turns - 0.5, color=INK, linestyle="--", linewidth=1)
+        _note(axes, whole_turns - 0.5, "less than one turn\nin the trained length", "left")
+    axes.legend(loc="lower left", frameon=False)
+    return figure
+
+
+def retrieval_picture(result: dict[str, Any], task: str) -> Figure:
+    """repeat: loss of a phrase at second sight; passkey: loss per digit; by distance, a panel for each place of asking."""
+    rows = [row for method in result["methods"] for row in method["retrieval"] if row["task"] == task]
+    places = sorted({row["asked_at"] for row in rows})
+    figure, panels = _figure(8, 3.6, columns=len(places))
+    trained = result["model"]["trained_length"]
+    for axes, place in zip(panels, places, strict=True):
+        for index, method in enumerate(result["methods"]):
+            answers = [row for row in method["retrieval"] if (row["task"], row["asked_at"]) == (task, place)]
+            style = {"color": _colour(index), "marker": MARKERS[index % len(MARKERS)], "label": method["method"]}
+            axes.plot([row["distance"] for row in answers], [row["loss"] for row in answers], **style)
+        axes.set_xscale("log", base=2)
+        distances = sorted({row["distance"] for row in rows if row["asked_at"] == place})
+        axes.set_xticks(distances, [str(distance) for distance in distances])
+        axes.minorticks_off()
+        where = "" if not trained else " (trained length)" if place == trained else ", beyond the trained length"
+        axes.set_title(f"asked at {place}{where if not trained or place >= trained else ''}")
+        axes.set_xlabel("distance back (tokens)")
+    if task == "repeat":
+        levels = [row["first_loss"] for row in rows]
+        reference, name = sum(levels) / len(levels), "first sight"
+    else:
+        reference, name = math.log(10), "guessing"
+    for axes in panels:
+        axes.axhline(reference, color=INK, linestyle="--", linewidth=1)
+        axes.annotate(name, (0.01, reference), **_above(axes))
+        axes.set_ylim(bottom=0)
+    panels[0].set_ylabel("loss (nats per token)" if task == "repeat" else "loss (nats per digit)")
+    panels[-1].legend(frameon=False)
+    return figure
+
+
+def result_series(result: dict[str, Any]) -> list[Series]:
+    """The model's own rule and those of the methods, for the first group of layers that a method changes."""
+    own = result["model"]["groups"]
+    changed = [
+        index for method in result["methods"] for index, group in enumerate(method["groups"]) if group["rotary"] != own[index]["rotary"]
+    ]
+    index = min(changed, default=0)
+    named = {"none": own, **{method["method"]: method["groups"] for method in result["methods"]}}
+    specs = {name: gnomon.RotarySpec.from_json(json.dumps(groups[index]["rotary"])) for name, groups in named.items()}
+    return [Series(name, gnomon.frequencies(spec, result["numerics"])) for name, spec in specs.items()]
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------
+
+
+def _figure(width: float, height: float, columns: int | None = None) -> tuple[Figure, Any]:
+    import matplotlib
+    from matplotlib.figure import Figure  # without pyplot: no window, no global list of figures
+
+    style = {
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.titlesize": "medium",
+        "axes.titlecolor": INK,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "axes.grid": True,
+        "grid.alpha": 0.15,
+        "grid.color": INK,
+        "lines.linewidth": 1.8,
+        "svg.hashsalt": "gnomon",
+    }
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots(1, columns or 1, sharey=True, squeeze=False)[0]
+    return figure, axes[0] if columns is None else list(axes)
+
+
+def _colour(index: int) -> str:
+    return COLOURS[index % len(COLOURS)]
+
+
+def _lines(axes: Axes, series: Sequence[Series], values: Any) -> None:
+    for index, one in enumerate(series):
+        axes.plot(
+            values(one.frequencies),
+            color=_colour(index),
+            marker=MARKERS[index % len(MARKERS)],
+            markersize=3.5,
+            linewidth=1.2,
+            label=one.name,
+        )
+
+
+def _above(axes: Axes) -> dict[str, Any]:
+    return {"xycoords": axes.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points", "fontsize": "small"}
+
+
+def _note(axes: Axes, x: float, text: str, side: str) -> None:
+    axes.annotate(
+        text,
+        (x, 1),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(5 if side == "left" else -5, -2),
+        textcoords="offset points",
+        ha=side,
+        va="top",
+        fontsize="small",
+    )
+
+
+def _mark_length(axes: Axes, trained: int | None, tokens: int) -> None:
+    if trained and trained < tokens:
+        axes.axvline(trained, color=INK, linestyle="--", linewidth=1)
+        axes.axvspan(trained, tokens, color=INK, alpha=0.06, linewidth=0)
+        _note(axes, trained, f"trained up to {trained}", "right")
+        _note(axes, trained, "never trained here", "left")
+
+
+def _label_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Names the lines at their right ends, moved apart where they would overlap."""
+    low, high = axes.get_ylim()
+    apart, previous = (high - low) * 0.055, -math.inf
+    for y, name, colour in sorted(ends):
+        previous = max(y, previous + apart)
+        axes.annotate(
+            name,
+            (1.01, previous),
+            xycoords=axes.get_yaxis_transform(),
+            color=colour,
+            va="center",
+            fontweight="bold",
+            annotation_clip=False,
+        )
+
+
+# ---- output ------------------------------------------------------------------------------------------------------
+
+
+def to_svg(figure: Figure) -> str:
+    """The picture as an <svg> element for a page, in the page's text colour and on its ground, with no link outside."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "gnomon"}):
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    return re.sub(r'\sxmlns(:xlink)?="[^"]*"', "", svg)  # a page in HTML knows them
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Writes the picture whole or not at all; the suffix, .png or .svg, tells the format. Raises UsageError."""
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if _suffix(path) == "svg" else None  # the same picture is the same file
+    figure.savefig(buffer, format=_suffix(path), dpi=150, facecolor="white", metadata=metadata)
+    write_atomically(path, buffer.getvalue())
+
+
+def _suffix(path: str | Path) -> str:
+    suffix = Path(path).suffix.lower().removeprefix(".")
+    if suffix not in ("png", "svg"):
+        raise UsageError(f"--out {path}: expected a name that ends in .png or .svg")
+    return suffix
+
+
+# ---- command -----------------------------------------------------------------------------------------------------
+
+EXAMPLES = """\
+examples:
+  gnomon plot wavelengths model.gguf --out wavelengths.svg
+  gnomon plot wavelengths --rotary '{"rule":"default","theta":10000,"head_dim":128}' --length 4096 --out w.png
+  gnomon plot frequencies model.gguf --method yarn:4 --method ntk:4 --out changed.png
+  gnomon plot loss result.json --out loss.png            # from gnomon eval … --json result.json
+  gnomon plot passkey result.json --out passkey.svg
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command `gnomon plot`. Returns 0, or 2 after a message on stderr."""
+    options = _parser().parse_args(argv)
+    try:
+        _suffix(options.out)
+        check_writable(options.out)
+        save(options.draw(options), options.out)
+    except (UsageError, gnomon.Error) as error:
+        print(f"gnomon plot: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        print(f"gnomon plot: needs the Python package {error.name}: pip install 'gnomon[eval]'", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gnomon plot",
+        description="Draws one picture of rotary frequencies or of an evaluation, as PNG or SVG.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    pictures = parser.add_subparsers(title="pictures", metavar="PICTURE", required=True)
+
+    def add(name: str, help: str, draw: Any) -> argparse.ArgumentParser:
+        picture = pictures.add_parser(name, help=help, description=help)
+        picture.add_argument("--out", required=True, metavar="FILE", help="where to write; ends in .png or .svg")
+        picture.set_defaults(draw=draw)
+        return picture
+
+    for name, help, draw in (
+        ("wavelengths", "wavelength of every pair of channels against the trained length", _draw_wavelengths),
+        ("frequencies", "which pairs a method changes, and how much", _draw_frequencies),
+    ):
+        picture = add(name, help, draw)
+        picture.add_argument("model", nargs="?", metavar="MODEL", help="a Hugging Face folder, config.json or GGUF file")
+        picture.add_argument("--rotary", metavar="RULE", help="instead: a JSON literal, @FILE with one, or a model's path")
+        picture.add_argument("--layer", type=int, metavar="N", help="which layer, in a model with several rotary groups")
+        picture.add_argument("--method", action="append", default=[], metavar="NAME:F", help="as in gnomon eval; repeatable")
+        picture.add_argument("--length", type=int, metavar="N", help="the trained length, where it is not the model's")
+        picture.add_argument("--numerics", choices=("exact", "hf"), default="exact")
+    for name, help, draw in (
+        ("loss", "loss by position", lambda options: loss_picture(_result(options))),
+        ("repeat", "loss of a repeated phrase by distance", lambda options: _draw_retrieval(options, "repeat")),
+        ("passkey", "loss of a hidden number by distance", lambda options: _draw_retrieval(options, "passkey")),
+    ):
+        add(name, f"{help}, from a result of gnomon eval", draw).add_argument("result", metavar="RESULT.json")
+    return parser
+
+
+def _draw_wavelengths(options: argparse.Namespace) -> Figure:
+    return wavelength_picture(*_series(options))
+
+
+def _draw_frequencies(options: argparse.Namespace) -> Figure:
+    if not options.method:
+        raise UsageError(f"frequencies: expected at least one --method to compare with the own rule; known: {methods.KNOWN}")
+    return frequency_picture(*_series(options))
+
+
+def _draw_retrieval(options: argparse.Namespace, task: str) -> Figure:
+    result = _result(options)
+    if not any(row["task"] == task for method in result["methods"] for row in method["retrieval"]):
+        raise UsageError(f"{options.result}: holds no answers of the task {task}; run gnomon eval with --task {task}")
+    return retrieval_picture(result, task)
+
+
+def _series(options: argparse.Namespace) -> tuple[list[Series], int | None]:
+    if (options.model is None) == (options.rotary is None):
+        raise UsageError("expected either MODEL or --rotary")
+    spec, trained = _rotary(options.model or options.rotary, options.layer, literal=options.model is None)
+    trained = options.length or trained
+    specs = {"own rule": spec}
+    for text in options.method:
+        method = methods.parse(text)
+        specs[method.name] = methods.with_method(spec, method, trained)
+    return [Series(name, gnomon.frequencies(one, options.numerics)) for name, one in specs.items()], trained
+
+
+def _rotary(source: str, layer: int | None, literal: bool) -> tuple[gnomon.RotarySpec, int | None]:
+    """The spec of a model's path, or where `literal` is allowed also of JSON or @FILE; and its trained length."""
+    text = source if literal else ""
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{source[1:]}: cannot be read: {error}") from error
+    if text.lstrip().startswith("{"):
+        spec = gnomon.RotarySpec.from_json(text)
+        return spec, getattr(spec.rule, "original_max_position_embeddings", None)
+    model = gnomon.read_model(source)
+    return model.rotary(layer=layer), methods.trained_length(model)
+
+
+def _result(options: argparse.Namespace) -> dict[str, Any]:
+    try:
+        text = Path(options.result).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{options.result}: cannot be read: {error}") from error
+    return from_json(text, options.result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/hf_rotary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "spec/fields.hpp"
+
+namespace gnomon::files {
+
+using nlohmann::json;
+
+HfRotary::HfRotary(const Keys& keys, const Declaration& declaration, Doubts& doubts) : keys_(keys), declaration_(declaration), doubts_(doubts) {
+  blocks_.reserve(layer_type_names.size());  // their addresses are handed out
+  choose_block();
+}
+
+bool HfRotary::is_declared() const {
+  if (family() != nullptr || block_ != nullptr) return true;
+  return keys_.has("rope_theta") || keys_.has("rotary_emb_base") || keys_.has("rope_base");
+}
+
+std::vector<std::string> HfRotary::unread() const {
+  std::vector<std::string> result;
+  for (const auto& block : blocks_) {
+    for (auto& key : block.unread()) result.push_back(std::move(key));
+  }
+  return result;
+}
+
+// ── which block ──
+
+// A non-empty rope_scaling wins over rope_parameters when both are there, as in transformers.
+void HfRotary::choose_block() {
+  const json* scaling = keys_.object("rope_scaling");
+  const json* parameters = keys_.object("rope_parameters");
+  block_ = scaling != nullptr ? scaling : parameters;
+  block_name_ = scaling != nullptr ? "rope_scaling" : "rope_parameters";
+  if (scaling != nullptr && parameters != nullptr) {
+    other_ = parameters;
+    compare_blocks(*scaling, *parameters);
+  }
+  // Decided by the structure of the values: labels differ between families.
+  nested_ = block_ != nullptr && std::any_of(block_->begin(), block_->end(), [](const json& value) { return value.is_object(); });
+}
+
+void HfRotary::compare_blocks(const json& scaling, const json& parameters) {
+  for (const auto& [key, value] : scaling.items()) {
+    const auto same = [&](const char* name) { return parameters.contains(name) && parameters[name] == value; };
+    const bool is_type = key == "type" || key == "rope_type";
+    if (same(key.c_str()) || (is_type && (same("type") || same("rope_type")))) continue;
+    doubts_.add("rope-block-conflict", {keys_.full("rope_scaling"), keys_.full("rope_parameters")},
+                fmt::format("{} and {} differ in {}; the first is used", keys_.full("rope_scaling"), keys_.full("rope_parameters"), key));
+    return;
+  }
+}
+
+std::optional<RotaryDeclaration> HfRotary::of(LayerType type) {
+  if (nested_) return of_nested(type);
+  if (block_ == nullptr || (has_own_sliding_base() && type == LayerType::sliding)) return declare(type, nullptr, "");
+  const std::string name = keys_.full(block_name_);
+  if (has_own_sliding_base() && std::string_view(block_name_) == "rope_parameters") {
+    doubts_.add("flat-block-for-layer-types", {name}, fmt::format("{} is not given per layer type; it is applied to full-attention layers", name));
+  }
+  if (blocks_.empty()) blocks_.push_back(keys_.inside(*block_, block_name_));
+  return declare(type, &blocks_.back(), name);
+}
+
+std::optional<RotaryDeclaration> HfRotary::of_nested(LayerType type) {
+  const Keys block = keys_.inside(*block_, block_name_);
+  const std::string label(layer_type_names[index(type)]);
+  if (const json* entry = block.object(label)) {
+    blocks_.push_back(block.inside(*entry, label));
+    return declare(type, &blocks_.back(), block.full(label));
+  }
+  if (has_own_sliding_base()) return declare(type, nullptr, "");
+  if (block.is_null(label)) return std::nullopt;  // these layers do not rotate
+  doubts_.add("layer-type-missing", {block.full(label)}, fmt::format("{} is given per layer type, but not for {}", keys_.full(block_name_), label));
+  return std::nullopt;
+}
+
+RotaryDeclaration HfRotary::declare(LayerType type, const Keys* block, std::string block_name) {
+  RotaryDeclaration rotary;
+  rotary.block = std::move(block_name);
+  if (block != nullptr) read_scaling(*block, rotary);
+  read_original_length(block, rotary);
+  if (type == LayerType::full || !has_own_sliding_base()) read_condense_ratio(rotary);
+  read_theta(type, block, rotary);
+  read_width(block, rotary);
+  return rotary;
+}
+
+// ── scaling ──
+
+void HfRotary::read_scaling(const Keys& block, RotaryDeclaration& rotary) {
+  read_type(block, rotary);
+  read_numbers(block, rotary);
+  read_extras(block, rotary);
+}
+
+void HfRotary::read_type(const Keys& block, RotaryDeclaration& rotary) {
+  const auto current = block.text("rope_type"), old = block.text("type");
+  if (current && old && current->value != old->value) {
+    doubts_.add("scaling-type-conflict", {current->origin.key, old->origin.key},
+                fmt::format("{} is {} but {} is {}", current->origin.key, quoted(json(current->value)), old->origin.key, quoted(json(old->value))));
+  }
+  if (current || old) rotary.type = current ? *current : *old;
+  const std::string& key = rotary.type.origin.key;
+  if (rotary.type.value == "su") {
+    doubts_.add("scaling-type-alias", {key}, fmt::format("{}: \"su\" is the old name of longrope", key));
+    rotary.type.value = "longrope";
+  }
+  if (rotary.type.value == "longrope") block.find("short_factor"), block.find("long_factor");
+  if (rotary.type.value == "dynamic" && !declaration_.length) {
+    doubts_.add("dynamic-length-missing", {key}, fmt::format("{}: dynamic grows from the trained length, and the file states none", key));
+  }
+}
+
+// Every numeric field of every rule, so that a new rule needs no edit here.
+void HfRotary::read_numbers(const Keys& block, RotaryDeclaration& rotary) {
+  for_each_rotary_rule([&]<class Rule>(const Rule&) {
+    each_field<Rule>([&](const auto& field) {
+      using Value = std::remove_cvref_t<decltype(std::declval<Rule&>().*field.member)>;
+      if constexpr (!std::is_same_v<Value, bool> && !std::is_enum_v<Value>) {
+        if (const auto value = block.number(field.name)) rotary.numbers[std::string(field.name)] = *value;
+      }
+    });
+  });
+  rotary.truncate = block.boolean("truncate");
+  rotary.attention_factor = block.number("attention_factor");
+  rotary.factor_is_null = block.is_null("factor");
+  for (const auto& [key, otherwise] : {std::pair("beta_fast", 32), std::pair("beta_slow", 1)}) {
+    if (block.is_null(key)) doubts_.add("beta-default", {block.full(key)}, fmt::format("{} is null; {} is used", block.full(key), otherwise));
+  }
+}
+
+// The inner value is the author's statement about this rule; transformers 5 lets the outer one win.
+void HfRotary::read_original_length(const Keys* block, RotaryDeclaration& rotary) {
+  constexpr auto name = "original_max_position_embeddings";
+  const auto outer = keys_.number(name);
+  if (!outer) return;
+  const auto inner = rotary.numbers.find(name);
+  if (inner == rotary.numbers.end()) {
+    rotary.numbers[name] = *outer;
+  } else if (inner->second.value != outer->value) {
+    doubts_.add("original-length-conflict", {outer->origin.key, block->full(name)},
+                fmt::format("{} is {} but {} is {}; the inner one is used", outer->origin.key, quoted(outer->value), block->full(name),
+                            quoted(inner->second.value)));
+  }
+}
+
+void HfRotary::read_extras(const Keys& block, RotaryDeclaration& rotary) {
+  block.find("finetuned");  // a mark only
+  if (const auto multiplier = block.number("attn_factor")) {
+    rotary.magnitude_multiplier = multiplier;
+    doubts_.add("attn-factor-multiplier", {multiplier->origin.key},
+                fmt::format("{} = {} multiplies the magnitude of the rule", multiplier->origin.key, quoted(multiplier->value)));
+  }
+  if (const auto beta = block.number("llama_4_scaling_beta"); beta && beta->value != 0) {
+    doubts_.add("query-temperature", {beta->origin.key}, fmt::format("{}: queries are scaled by their position, which is not reported here", beta->origin.key));
+  }
+  block.find("mrope_interleaved");
+  if (block.has("mrope_section")) {
+    const std::string key = block.full("mrope_section");
+    doubts_.add("rule-not-available", {key}, fmt::format("{}: rotation by several axes is known but not offered by this version", key));
+  }
+}
+
+// LongChat and Giraffe: a linear factor under a key of its own, later beside the same factor in rope_scaling.
+void HfRotary::read_condense_ratio(RotaryDeclaration& rotary) {
+  const auto ratio = keys_.number("rope_condense_ratio", "abacus_scale");
+  if (!ratio || ratio->value == 1) return;
+  const auto factor = rotary.numbers.find("factor");
+  if (rotary.type.value == "default") {
+    rotary.type = {"linear", ratio->origin};
+    rotary.numbers["factor"] = *ratio;
+  } else if (factor != rotary.numbers.end() && factor->second.value == ratio->value) {
+    const std::string other = factor->second.origin.key;
+    doubts_.add("scaling-stated-twice", {ratio->origin.key, other},
+                fmt::format("{} and {} are one factor {}, applied once", ratio->origin.key, other, quoted(ratio->value)));
+  } else {
+    doubts_.add("factor-conflict", {ratio->origin.key, rotary.block},
+                fmt::format("{} is {}, which {} does not say; {} is used", ratio->origin.key, quoted(ratio->value), rotary.block, rotary.block));
+  }
+}
+
+// ── theta ──
+
+void HfRotary::read_theta(LayerType type, const Keys* block, RotaryDeclaration& rotary) {
+  const bool separate = has_own_sliding_base() && type == LayerType::sliding;
+  const auto inner = block != nullptr ? block->number("rope_theta") : std::nullopt;
+  auto outer = separate ? keys_.number("rope_local_base_freq") : keys_.number("rope_theta", "rotary_emb_base", "rope_base");
+  if (!outer && !separate && other_ != nullptr) outer = keys_.inside(*other_, "rope_parameters").number("rope_theta");
+  rotary.theta = inner ? inner : outer;
+  if (inner && outer && inner->value != outer->value) doubt_theta(*inner, *outer);
+  if (rotary.theta || family() == nullptr) return;
+  if (const auto otherwise = separate ? family()->sliding_theta : family()->theta) {
+    rotary.theta = Number{*otherwise, family_default()};
+    const std::string key = keys_.full(separate ? "rope_local_base_freq" : "rope_theta");
+    doubts_.add("theta-missing-family-default", {key}, fmt::format("{} is not in the file; the family's {} is used", key, quoted(*otherwise)));
+  }
+}
+
+void HfRotary::doubt_theta(const Number& inner, const Number& outer) {
+  const auto usable = [](const Number& theta) { return theta.value > 0 && std::isfinite(theta.value); };
+  std::string cost;
+  if (const int width = head_dim() - head_dim() % 2; width >= 2 && usable(inner) && usable(outer)) {
+    const RotarySpec a{rotary::Default{}, inner.value, width, width, 0, PairLayout::half_split, {}};
+    const RotarySpec b{rotary::Default{}, outer.value, width, width, 0, PairLayout::half_split, {}};
+    cost = ". The two rotations differ by 1 % " + parting(a, b);
+  }
+  doubts_.add("theta-conflict", {outer.origin.key, inner.origin.key},
+              fmt::format("{} is {} but {} is {}; the inner one is used{}", outer.origin.key, quoted(outer.value), inner.origin.key,
+                          quoted(inner.value), cost));
+}
+
+// ── width ──
+
+// A whole width (rotary_dim) or a fraction of the head.
+void HfRotary::read_width(const Keys* block, RotaryDeclaration& rotary) {
+  const auto width = keys_.integer("rotary_dim");
+  const auto inner = block != nullptr ? block->number("partial_rotary_factor") : std::nullopt;
+  const auto outer = keys_.number("partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction");
+  if (head_dim() <= 0) return;  // doubted where the shape was read
+  check_widths(inner, outer);
+  std::optional<Integer> from_fraction;
+  if (const auto& fraction = inner ? inner : outer) from_fraction = width_of(*fraction);
+  if (width && from_fraction && width->value != from_fraction->value) {
+    doubts_.add("rotary-width-conflict", {width->origin.key, from_fraction->origin.key},
+                fmt::format("{} is {} but {} gives {} of {}; the first is used", width->origin.key, width->value, from_fraction->origin.key,
+                            from_fraction->value, head_dim()));
+  }
+  rotary.rotary_dim = width ? *width : from_fraction ? *from_fraction : default_width();
+}
+
+void HfRotary::check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer) {
+  if (inner && outer && inner->value != outer->value) {
+    doubts_.add("rotary-width-conflict", {inner->origin.key, outer->origin.key},
+                fmt::format("{} is {} but {} is {}; the first is used", inner->origin.key, quoted(inner->value), outer->origin.key, quoted(outer->value)));
+  }
+  const auto& fraction = inner ? inner : outer;
+  if (fraction && fraction->value != 1 && family() != nullptr && !family()->partial) {
+    doubts_.add("partial-rotary-ignored", {fraction->origin.key},
+                fmt::format("{} = {} is honoured, but transformers' code for {} rotates whole heads", fraction->origin.key, quoted(fraction->value), family()->name));
+  }
+}
+
+// int(head_dim * fraction), but a product that is whole up to rounding is taken as whole: 200 * 0.29 is 58, not 57.
+Integer HfRotary::width_of(const Number& fraction) {
+  const double product = head_dim() * fraction.value;
+  if (!(product >= 0 && product <= std::numeric_limits<int>::max())) return {-1, fraction.origin};  // out of range in any case
+  const double whole = std::round(product);
+  if (std::abs(product - whole) <= 1e-6) return {static_cast<std::int64_t>(whole), fraction.origin};
+  doubts_.add("fractional-rotary-width", {fraction.origin.key},
+              fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim(), quoted(product), std::trunc(product)));
+  return {static_cast<std::int64_t>(product), fraction.origin};
+}
+
+Integer HfRotary::default_width() {
+  Integer width{head_dim(), family_default()};
+  if (family() == nullptr || (!family()->rotary_dim && !family()->rotary_fraction)) return width;
+  width = family()->rotary_dim ? Integer{*family()->rotary_dim, family_default()} : width_of({*family()->rotary_fraction, family_default()});
+  doubts_.add("rotary-width-not-in-file", {keys_.full("partial_rotary_factor")}, fmt::format("no rotated width in the file; the family's {} is used", width.value));
+  return width;
+}
+
+}  // namespace gnomon::files

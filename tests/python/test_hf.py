@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gnomon.hf in tiny random models of each convention: the same logits through our code, and the model as it was afterwards."""
+
+import copy
+import dataclasses
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import gnomon  # noqa: E402
+import gnomon.hf  # noqa: E402
+from gnomon import rotary  # noqa: E402
+
+VOCABULARY, HEAD_DIM, TOKENS = 64, 16, 48
+# Weights ten times the usual ones: with the usual ones attention is nearly uniform and blind to positions.
+COMMON = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 4096,
+    "initializer_range": 0.2,
+}
+GATED = {**COMMON, "intermediate_size": 96, "num_key_value_heads": 2}
+BY_LAYER_TYPE = {"head_dim": HEAD_DIM, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+
+
+@dataclasses.dataclass
+class Family:
+    model: str
+    config: str
+    settings: dict
+    theta: float | dict
+    rotary_dim: int = HEAD_DIM
+    readable: bool = True  # whether read_model knows the family
+
+    def make(self):
+        torch.manual_seed(5)
+        config = getattr(transformers, self.config)(**self.settings)
+        return getattr(transformers, self.model)(config).eval()
+
+    def spec(self, rule=None, scale=1.0):
+        """The model's own spec, its bases multiplied by `scale`; a dict where it rotates by layer type."""
+        if isinstance(self.theta, dict):
+            return {kind: self._spec(rule, theta * scale) for kind, theta in self.theta.items()}
+        return self._spec(rule, self.theta * scale)
+
+    def _spec(self, rule, theta):
+        return gnomon.RotarySpec(rule or rotary.Default(), theta=theta, head_dim=HEAD_DIM, rotary_dim=self.rotary_dim)
+
+
+FAMILIES = {
+    "llama": Family("LlamaForCausalLM", "LlamaConfig", GATED, 10000.0),
+    "qwen3": Family("Qwen3ForCausalLM", "Qwen3Config", {**GATED, "head_dim": HEAD_DIM}, 10000.0),
+    "gemma3": Family(
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        {**GATED, **BY_LAYER_TYPE, "query_pre_attn_scalar": HEAD_DIM},
+        {"sliding_attention": 10000.0, "full_attention": 1000000.0},
+    ),
+    "gpt_neox": Family(
+        "GPTNeoXForCausalLM", "GPTNeoXConfig", {**COMMON, "intermediate_size": 96, "rotary_pct": 0.25}, 10000.0, rotary_dim=4
+    ),
+    "gptj": Family(
+        "GPTJForCausalLM",
+        "GPTJConfig",
+        {"vocab_size": VOCABULARY, "n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "initializer_range": 0.2},
+        10000.0,
+        rotary_dim=8,
+    ),
+    "cohere": Family("CohereForCausalLM", "CohereConfig", {**GATED, "logit_scale": 1.0}, 500000.0, readable=False),
+    "gpt_oss": Family(
+        "GptOssForCausalLM",
+        "GptOssConfig",
+        {
+            **GATED,
+            **BY_LAYER_TYPE,
+            "num_local_experts": 2,
+            "num_experts_per_tok": 1,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 150000.0},
+        },
+        150000.0,
+        readable=False,
+    ),
+    "olmo2": Family("Olmo2ForCausalLM", "Olmo2Config", GATED, 10000.0, readable=False),
+    "llama4": Family(
+        "Llama4ForCausalLM",
+        "Llama4TextConfig",
+        {**GATED, "head_dim": HEAD_DIM, "num_local_experts": 2, "num_experts_per_tok": 1, "intermediate_size_mlp": 96},
+        500000.0,
+        readable=False,
+    ),
+}
+READABLE = [name for name, family in FAMILIES.items() if family.readable]
+
+
+@pytest.fixture(scope="module")
+def models():
+    """One model of each family; every test leaves them as they were."""
+    made = {}
+    yield lambda name: made.setdefault(name, FAMILIES[name].make())
+    for name, model in made.items():
+        assert not isinstance(rotary_of(model), gnomon.hf.RotaryModule), name
+
+
+@pytest.fixture
+def llama(models):
+    return models("llama")
+
+
+def rotary_of(model):
+    return next(module for path, module in model.named_modules() if path.endswith("rotary_emb"))
+
+
+def ids(batch=2, tokens=TOKENS):
+    return torch.randint(0, VOCABULARY, (batch, tokens), generator=torch.Generator().manual_seed(7))
+
+
+@torch.no_grad()
+def logits(model, **more):
+    return model(ids(), **more).logits.float()
+
+
+@pytest.mark.parametrize("numerics", ["exact", "hf"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_same_logits_through_our_code(models, name, numerics):
+    model, family = models(name), FAMILIES[name]
+    own, want = rotary_of(model), logits(model)
+    with gnomon.hf.use(model, family.spec(), numerics=numerics) as handle:
+        got = logits(model)
+        assert handle.calls == (len(family.theta) if isinstance(family.theta, dict) else 1)
+        assert handle.specs == family.spec()
+    assert (got - want).abs().max() < 1e-4
+    assert rotary_of(model) is own
+    assert torch.equal(logits(model), want)
+    with gnomon.hf.use(model, family.spec(scale=1.01)):
+        assert (logits(model) - want).abs().max() > 1e-3  # so the check above sees a base that is off by a hundredth
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_is_returned_has_the_form_of_the_models_own(models, name):
+    module, family = copy.deepcopy(rotary_of(models(name))), FAMILIES[name]
+    positions = torch.tensor([[0, 1, 2, 3], [100, 3, 4000, 7]]).clamp(max=2000 if name == "gptj" else 4000)
+    ours = gnomon.hf.RotaryModule
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.zeros(2, 4, 64, dtype=dtype)
+        with gnomon.hf.use(models(name), family.spec(), numerics="hf"):
+            assert isinstance(rotary_of(models(name)), ours)
+            for kind in family.theta if isinstance(family.theta, dict) else [None]:
+                named = {} if kind is None else {"layer_type": kind}
+                got, want = rotary_of(models(name))(x, positions, **named), module(x, position_ids=positions, **named)
+                got, want = (((value,) if isinstance(value, torch.Tensor) else value) for value in (got, want))
+                for a, b in zip(got, want, strict=True):
+                    assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                    # bfloat16: a neighbour of float32 may round to the next of 256 steps
+                    assert torch.allclose(a, b, rtol=0, atol=1e-2 if a.dtype == torch.bfloat16 else 1e-3 if name == "gptj" else 4e-7)
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_a_rule_alone_takes_theta_and_widths_of_the_model(models, name):
+    model, family = models(name), FAMILIES[name]
+    rule = rotary.Linear(factor=4)
+    with gnomon.hf.use(model, rule) as handle:
+        specs = handle.specs
+    if isinstance(family.theta, dict):
+        assert specs["full_attention"].rule == rule
+        assert specs["sliding_attention"].rule == rotary.Default()
+        assert {kind: spec.theta for kind, spec in specs.items()} == family.theta
+        return
+    assert specs.rule == rule
+    assert (specs.theta, specs.head_dim, specs.rotary_dim) == (family.theta, HEAD_DIM, family.rotary_dim)
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_the_models_own_spec(models, name):
+    model, family = models(name), FAMILIES[name]
+    specs = gnomon.hf.spec_of(model)
+    assert isinstance(specs, dict) == isinstance(family.theta, dict)
+    with gnomon.hf.use(model, specs) as handle:
+        got = logits(model)
+    assert handle.calls > 0
+    assert (got - logits(model)).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rule"),
+    [
+        (YARN, rotary.Yarn(factor=4.0, original_max_position_embeddings=64)),
+        ({"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}, rotary.Linear(factor=4.0)),
+        (
+            {
+                "rope_type": "llama3",
+                "rope_theta": 10000.0,
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64,
+            },
+            rotary.Llama3(factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64),
+        ),
+    ],
+)
+def test_a_rule_of_ours_does_what_the_same_rule_of_transformers_does(llama, parameters, rule):
+    family = dataclasses.replace(FAMILIES["llama"], settings={**GATED, "rope_parameters": parameters})
+    scaled = family.make()
+    want = logits(scaled)
+    with gnomon.hf.use(llama, rule):
+        assert (logits(llama) - want).abs().max() < 1e-4
+    assert (logits(llama) - want).abs().max() > 1e-2
+    assert gnomon.hf.spec_of(scaled).rule == rule
+
+
+def test_decoding_with_a_cache_agrees(llama):
+    with torch.no_grad(), gnomon.hf.use(llama, FAMILIES["llama"].spec()) as handle:
+        whole = llama(ids()).logits
+        first = llama(ids()[:, :-3], use_cache=True)
+        rest = llama(ids()[:, -3:], cache=first.past_key_values).logits
+    assert handle.calls == 3
+    assert (whole[:, -3:] - rest).abs().max() < 1e-4
+
+
+def test_far_positions_agree_in_hf_numerics_only(llama):
+    """At position 1,000,000 transformers' float32 angle is off by milliradians; `hf` repeats it, `exact` does not."""
+    positions = torch.arange(1000000, 1000000 + TOKENS)[None]
+    x = torch.zeros(1, TOKENS, 64)
+    want = rotary_of(llama)(x, positions)[0]
+    for numerics, apart in (("hf", False), ("exact", True)):
+        with gnomon.hf.use(llama, FAMILIES["llama"].spec(), numerics=numerics):
+            assert ((rotary_of(llama)(x, positions)[0] - want).abs().max().item() > 1e-3) == apart
+
+
+def test_a_plain_call_and_its_undo(llama):
+    own, want = rotary_of(llama), logits(llama)
+    outer = gnomon.hf.use(llama, rotary.Linear(factor=2))
+    inner = gnomon.hf.use(llama, rotary.Linear(factor=4))
+    with pytest.raises(RuntimeError, match="another module was put in since"):
+        outer.undo()
+    inner.undo()
+    assert outer.calls == 0
+    logits(llama)
+    assert outer.calls == 1
+    outer.undo()
+    outer.undo()
+    assert rotary_of(llama) is own
+    assert torch.equal(logits(llama), want)
+
+
+def test_the_model_is_restored_after_an_error(llama):
+    own = rotary_of(llama)
+    with pytest.raises(ZeroDivisionError), gnomon.hf.use(llama, rotary.Linear(factor=2)):
+        raise ZeroDivisionError
+    assert rotary_of(llama) is own
+
+
+def test_a_cast_of_the_model_cannot_damage_our_frequencies():
+    """Cast to bfloat16, transformers' module goes on with frequencies that have 8 bits; ours does not."""
+    model = FAMILIES["llama"].make()
+    x, positions = torch.zeros(1, 3, 64), torch.tensor([[1, 100, 1000]])
+    want = rotary_of(model)(x, positions)[0]
+    with gnomon.hf.use(model, FAMILIES["llama"].spec(), numerics="hf"):
+        model.to(torch.bfloat16)
+        assert [buffer for buffer in rotary_of(model).buffers()] == []
+        assert torch.allclose(rotary_of(model)(x, positions)[0], want, rtol=0, atol=2e-7)
+    assert rotary_of(model.to(torch.bfloat16)) is not None
+    assert not torch.allclose(rotary_of(model)(x, positions)[0], want, rtol=0, atol=1e-1)
+
+
+def test_a_copied_model_keeps_the_rule(llama):
+    with gnomon.hf.use(llama, rotary.Linear(factor=2)) as handle:
+        want, copied = logits(llama), copy.deepcopy(llama)
+    assert torch.equal(logits(copied), want)
+    assert handle.calls == 1
+
+
+def test_a_compiled_model_calls_us(llama):
+    torch.compiler.reset()
+    with gnomon.hf.use(llama, rotary.Linear(factor=2)) as handle:
+        want = logits(llama)
+        got = logits(torch.compile(llama, backend="eager"))
+        assert handle.calls == 2
+    assert torch.allclose(got, want, atol=1e-5)
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int16])
+def test_position_ids_are_never_cast(llama, dtype):
+    """T02."""
+    with gnomon.hf.use(llama, rotary.Default()), pytest.raises(TypeError, match="positions are never cast"):
+        logits(llama, position_ids=torch.arange(TOKENS, dtype=dtype)[None])
+
+
+def test_refused_models(models, llama, monkeypatch):
+    gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=64, n_layer=1, n_head=4))
+    with pytest.raises(ValueError, match="expected a rotary module named rotary_emb, GPT2LMHeadModel has none"):
+        gnomon.hf.use(gpt2, rotary.Default())
+    with pytest.raises(ValueError, match="expected one rotary module, ModuleList has 2"):
+        gnomon.hf.use(torch.nn.ModuleList([llama, models("qwen3")]), rotary.Default())
+    monkeypatch.setattr(transformers, "__version__", "5.16.1")
+    with pytest.raises(RuntimeError, match=r"expected transformers 5\.24\.0 or newer, got 5\.16\.1"):
+        gnomon.hf.use(llama, rotary.Default())
+
+
+class Odd(torch.nn.Module):
+    """A rotary module that hands out what the test tells it to."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, position_ids):
+        angles = position_ids[..., None] * torch.tensor([1.0, 0.1, 0.01])
+        return self.function(angles)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a.cos(),
+        lambda a: (a.cos(), a.sin(), a),
+        lambda a: (a.cos(), a.cos()),
+        lambda a: (a.cos() * 2, a.sin()),
+        lambda a: (a.cos().double(), a.sin().double()),
+        lambda a: (a.cos()[0], a.sin()[0]),
+        lambda a: torch.polar(torch.ones_like(a), a + 1),
+        lambda a: None,
+        lambda a: 1 / 0,
+    ],
+)
+def test_an_unknown_convention_is_refused_by_name(function):
+    model = torch.nn.Module()
+    model.rotary_emb = Odd(function)
+    with pytest.raises(ValueError, match="rotary module Odd: "):
+        gnomon.hf.use(model, gnomon.RotarySpec(rotary.Default(), theta=10000.0, head_dim=6))
+    assert isinstance(model.rotary_emb, Odd)
+
+
+def test_refused_rules(models, llama):
+    spec, gemma = FAMILIES["llama"].spec(), models("gemma3")
+    narrow = gnomon.RotarySpec(rotary.Default(), theta=10000.0, head_dim=16, rotary_dim=8)
+    for model, rule, message in [
+        (llama, narrow, "expected rotary_dim 16, the width this model rotates, got 8"),
+        (llama, {"full_attention": spec}, "this model does not rotate by layer type"),
+        (gemma, spec, "expected a dict by layer type"),
+        (gemma, {"full_attention": spec}, "expected a dict with the layer types full_attention, sliding_attention, got full_attention"),
+        (llama, rotary.Ntk(factor=2), "ntk"),
+    ]:
+        own = rotary_of(model)
+        with pytest.raises(ValueError, match=message):
+            gnomon.hf.use(model, rule, numerics="hf")
+        assert rotary_of(model) is own
+    with pytest.raises(TypeError):
+        gnomon.hf.use(llama, "yarn")
+
+
+def test_the_installed_version_is_an_end_of_the_range():
+    """Run with each end installed; an installation between or beyond them is not what the range was tested with."""
+    assert transformers.__version__ in gnomon.hf.TRANSFORMERS

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gnomon.torch against double arithmetic with angles from mpmath, and against what torch asks of an operator."""
+
+import copy
+
+import mpmath
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gnomon  # noqa: E402
+import gnomon.torch  # noqa: E402
+from gnomon.torch import Rotation, rotate, rotate_  # noqa: E402
+
+B, H, T, D = 2, 3, 5, 16
+
+
+def spec_of(layout="half_split", *, partial=False, attention_factor=None):
+    width = {"rotary_dim": 10, "rotary_offset": 4} if partial else {}
+    return gnomon.RotarySpec(gnomon.rotary.Default(), theta=10000.0, head_dim=D, layout=layout, attention_factor=attention_factor, **width)
+
+
+SPECS = {
+    "half_split": spec_of(),
+    "interleaved": spec_of("interleaved"),
+    "half_split, partial, with a magnitude": spec_of(partial=True, attention_factor=1.25),
+    "interleaved, partial, with a magnitude": spec_of("interleaved", partial=True, attention_factor=1.25),
+}
+ORDERS = {
+    "heads first": lambda dtype: torch.randn(B, H, T, D, dtype=dtype),
+    "tokens first": lambda dtype: torch.randn(B, T, H, D, dtype=dtype).transpose(1, 2),
+    "slice of qkv": lambda dtype: torch.randn(B, T, H, 3 * D, dtype=dtype)[..., D : 2 * D].transpose(1, 2),
+    "expanded": lambda dtype: torch.randn(1, H, T, D, dtype=dtype).expand(B, H, T, D),
+    "channels not contiguous": lambda dtype: torch.randn(B, H, D, T, dtype=dtype).transpose(2, 3),
+    "one token": lambda dtype: torch.randn(B, H, 1, D, dtype=dtype),
+    "no token": lambda dtype: torch.randn(B, H, 0, D, dtype=dtype),
+}
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(3)
+
+
+def expected(x, spec, positions):
+    """In double; the angle is reduced in 60 digits, from the frequency that is printed."""
+    positions = positions.expand(x.shape[0], x.shape[2]) if positions.dim() == 1 else positions
+    with mpmath.workdps(60):
+        angles = [[mpmath.mpf(f) * p % (2 * mpmath.pi) for f in gnomon.frequencies(spec).inv_freq] for p in positions.flatten().tolist()]
+        angles = torch.tensor([[float(angle) for angle in row] for row in angles], dtype=torch.float64)
+    angles = angles.reshape(x.shape[0], 1, x.shape[2], spec.rotary_dim // 2)
+    cos, sin = angles.cos() * spec.attention_factor, angles.sin() * spec.attention_factor
+    y = x.double().clone(memory_format=torch.contiguous_format)
+    part = y[..., spec.rotary_offset : spec.rotary_offset + spec.rotary_dim]
+    pairs = part.unflatten(-1, (2, -1)).movedim(-2, 0) if spec.layout == "half_split" else part.unflatten(-1, (-1, 2)).movedim(-1, 0)
+    a, b = pairs[0].clone(), pairs[1].clone()
+    pairs[0], pairs[1] = a * cos - b * sin, b * cos + a * sin
+    return y
+
+
+def assert_rounded(y, want):
+    """f64 within 2⁻⁵⁰; narrower types within half an ulp plus what float32 arithmetic adds: 8e-7 of the largest value."""
+    half_ulp = {torch.float64: 2.0**-50, torch.float32: 2.0**-24, torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}[y.dtype]
+    slack = 0 if y.dtype == torch.float64 else 8e-7
+    bound = half_ulp * 2 * want.abs().clamp(min=1) + slack * want.abs().max() if want.numel() else 0
+    assert ((y.double() - want).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("spec", SPECS)
+def test_values_in_every_order(spec, order, dtype):
+    x = ORDERS[order](dtype)
+    positions = torch.arange(7, 7 + x.shape[2])
+    before = x.clone()
+    y = rotate(x, Rotation(SPECS[spec]), positions)
+    assert y.dtype == dtype
+    assert y.shape == x.shape
+    assert_rounded(y, expected(x, SPECS[spec], positions))
+    assert torch.equal(x, before)
+    if order == "tokens first":
+        assert y.stride() == x.stride()
+    if order not in ("expanded", "channels not contiguous"):
+        assert rotate_(x, Rotation(SPECS[spec]), positions) is x
+        assert torch.equal(x, y)
+
+
+def test_forms_of_positions():
+    x, rotation = torch.randn(B, H, T, D), Rotation(spec_of())
+    shared = torch.arange(T)
+    y = rotate(x, rotation, shared)
+    strided = torch.stack((shared, shared), 1)[:, 0]
+    for same in (None, 0, shared[None], shared.to(torch.int32), shared.expand(B, T), torch.stack((shared, shared)), strided):
+        assert torch.equal(rotate(x, rotation, same), y)
+    assert torch.equal(rotate(x, rotation, 1000), rotate(x, rotation, torch.arange(1000, 1000 + T)))
+    own = torch.tensor([[0, 1, 2, 0, 1], [-3, 7, 7, 2**33, 131071]])
+    assert_rounded(rotate(x, rotation, own), expected(x, spec_of(), own))
+    assert_rounded(rotate(x, rotation, own.T.contiguous().T), expected(x, spec_of(), own))
+
+
+def test_specs_and_frequencies_are_taken_too():
+    x, spec = torch.randn(B, H, T, D), spec_of()
+    y = rotate(x, Rotation(spec), 5)
+    assert torch.equal(rotate(x, spec, 5), y)
+    assert torch.equal(rotate(x, gnomon.frequencies(spec), 5), y)
+
+
+def test_transposed_turns_back():
+    x, rotation = torch.randn(B, H, T, D, dtype=torch.float64), Rotation(spec_of(partial=True))
+    assert torch.allclose(rotate(rotate(x, rotation, 99), rotation, 99, direction="transposed"), x, rtol=0, atol=1e-14)
+
+
+def test_a_cast_of_the_model_cannot_damage_a_rotation():
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rotation = Rotation(spec_of())
+
+    cast = copy.deepcopy(Attention()).to(torch.bfloat16)
+    assert torch.equal(cast.rotation.turns, Rotation(spec_of()).turns)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int16, torch.uint8, torch.bool])
+def test_positions_are_never_cast(dtype):
+    """T02: what a narrow type did to positions cannot be seen any more, so it is refused where it comes in."""
+    x, rotation = torch.randn(1, 1, 512, D), Rotation(spec_of())
+    with pytest.raises(TypeError, match="positions: expected int64"):
+        rotate(x, rotation, torch.arange(512).to(dtype))
+
+
+def test_what_a_cast_of_positions_would_lose():
+    """T02: 512 positions give 512 rotations; cast to bfloat16 they would give 385."""
+    x, rotation = torch.ones(1, 1, 512, D, dtype=torch.float64), Rotation(spec_of())
+    cast = torch.arange(512).to(torch.bfloat16).to(torch.int64)
+    assert len(rotate(x, rotation, torch.arange(512))[0, 0].unique(dim=0)) == 512
+    assert len(rotate(x, rotation, cast)[0, 0].unique(dim=0)) == 385
+    y = rotate(torch.eye(D, dtype=torch.float64)[0].expand(1, 1, 2, D), rotation, torch.tensor([15962, 15936]))[0, 0, :, 0]
+    assert y[0].item() == pytest.approx(-0.908015901251, abs=1e-11)
+    assert y[1].item() == pytest.approx(-0.267950071128, abs=1e-11)
+
+
+X = torch.zeros(B, H, T, D)
+
+
+@pytest.mark.parametrize(
+    ("x", "positions", "message"),
+    [
+        (X.int(), None, "x: expected float32"),
+        (X[0], None, "x: expected shape"),
+        (X[..., :8], None, "x: expected shape"),
+        (X, torch.arange(T + 1), "positions: expected"),
+        (X, torch.zeros(T, B, dtype=torch.int64), "positions: expected"),
+        (X, torch.zeros(B * T, dtype=torch.int64), "positions: expected"),
+        (X, torch.zeros(1, B, T, dtype=torch.int64), "positions: expected"),
+        (X, torch.arange(T) + 2**33, "position"),
+        (X, [0, 1, 2, 3, 4], "positions: expected an int64 tensor or an int, got list"),
+        (X, 1.0, "positions: expected an int64 tensor or an int, got float"),
+    ],
+)
+def test_refusals(x, positions, message):
+    for function in (rotate, rotate_):
+        with pytest.raises((TypeError, ValueError), match=message):
+            function(x, Rotation(spec_of()), positions)
+    assert not X.any()
+
+
+def test_refused_rotations():
+    with pytest.raises(ValueError, match="expected exact frequencies"):
+        Rotation(gnomon.frequencies(spec_of(), "hf"))
+    with pytest.raises(ValueError, match="direction: expected 'forward' or 'transposed'"):
+        rotate(X, Rotation(spec_of()), direction="back")
+    with pytest.raises(ValueError, match="turns: expected int64"):
+        torch.ops.gnomon.rotate(X, torch.arange(T), Rotation(spec_of()).turns[:3], D, 0, False, 1.0, False)
+
+
+def test_gradients_of_every_order():
+    rotation = Rotation(spec_of("interleaved", partial=True, attention_factor=1.25))
+    x = torch.randn(B, H, T, D, dtype=torch.float64, requires_grad=True)
+    positions = torch.randint(-1000, 1000, (B, T))
+    assert torch.autograd.gradcheck(lambda x: rotate(x, rotation, positions), x)
+    assert torch.autograd.gradgradcheck(lambda x: rotate(x, rotation, positions), x)
+    tokens_first = torch.randn(B, T, H, D, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: rotate(x.transpose(1, 2), rotation, positions), tokens_first)
+
+
+def test_in_place_refuses_where_a_gradient_is_needed():
+    rotation = Rotation(spec_of())
+    x = torch.randn(B, H, T, D, requires_grad=True)
+    with pytest.raises(RuntimeError, match="rotate_: x needs a gradient"):
+        rotate_(x, rotation)
+    with pytest.raises(RuntimeError, match="rotate_: x needs a gradient"):
+        rotate_(x * 2, rotation)
+    with torch.no_grad():
+        want = rotate(x, rotation, 3)
+        assert torch.equal(rotate_(x, rotation, 3), want)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_backward_notices_a_saved_tensor_that_was_rotated_in_place(mode):
+    weight, x = torch.ones((), requires_grad=True), torch.randn(B, H, T, D)
+    product = (weight * x).sum()
+    with mode():
+        rotate_(x, Rotation(spec_of()))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+
+
+def test_in_place_refuses_memory_it_cannot_write():
+    rotation = Rotation(spec_of())
+    with pytest.raises(gnomon.Error, match="share memory"):
+        rotate_(torch.zeros(1, H, T, D).expand(B, H, T, D), rotation)
+    with pytest.raises(gnomon.Error, match="contiguous last axis"):
+        rotate_(torch.zeros(B, H, D, T).transpose(2, 3), rotation)
+
+
+def test_negative_views():
+    """Their memory holds the opposite sign: the functional form sees the values, the form in place refuses."""
+    x, rotation = torch.randn(B, H, T, D), Rotation(spec_of())
+    negative = torch.complex(torch.zeros_like(x), -x).conj().imag
+    assert negative.is_neg()
+    assert torch.equal(rotate(negative, rotation, 3), rotate(x, rotation, 3))
+    with pytest.raises(ValueError, match="resolve_neg"):
+        rotate_(negative, rotation, 3)
+    assert torch.equal(negative, x)
+
+
+@pytest.mark.parametrize("order", [order for order in ORDERS if order != "no token"])
+def test_opcheck(order):
+    rotation = Rotation(spec_of(partial=True, attention_factor=1.25))
+    x = ORDERS[order](torch.float64)
+    arguments = (torch.arange(x.shape[2]), rotation.turns, rotation.rotary_dim, rotation.rotary_offset, False, rotation.magnitude, False)
+    torch.library.opcheck(torch.ops.gnomon.rotate.default, (x, *arguments))
+    torch.library.opcheck(torch.ops.gnomon.rotate.default, (x.clone().requires_grad_(), *arguments))
+    torch.library.opcheck(torch.ops.gnomon.rotate.default, (x, torch.zeros(B, x.shape[2], dtype=torch.int64), *arguments[1:]))
+    if order not in ("expanded", "channels not contiguous"):
+        torch.library.opcheck(torch.ops.gnomon.rotate_.default, (x.clone(), *arguments))
+
+
+@pytest.mark.parametrize(("backend", "dynamic"), [("aot_eager", False), ("aot_eager", True), ("inductor", None)])
+def test_compiles_without_a_graph_break(backend, dynamic):
+    torch.compiler.reset()
+    rotation = Rotation(spec_of())
+
+    def score(q, k, positions):
+        return (rotate(q * 2, rotation, positions) @ rotate(k, rotation, positions).transpose(2, 3)).softmax(-1).sum(dim=(1, 3))
+
+    compiled = torch.compile(score, fullgraph=True, backend=backend, dynamic=dynamic)
+    for tokens, positions in ((5, torch.arange(5)), (7, torch.arange(14).reshape(2, 7)), (7, 3), (7, 4), (9, None)):
+        q, k = (torch.randn(B, tokens, H, D).transpose(1, 2).requires_grad_() for _ in range(2))
+        y, want = compiled(q, k, positions), score(q, k, positions)
+        assert torch.allclose(y, want, atol=1e-6)
+        weights = torch.randn_like(y)
+        for gradient, wanted in zip(torch.autograd.grad(y, (q, k), weights), torch.autograd.grad(want, (q, k), weights), strict=True):
+            assert torch.allclose(gradient, wanted, atol=1e-5)
+
+
+def test_in_place_compiles_too():
+    torch.compiler.reset()
+    rotation = Rotation(spec_of())
+
+    def twice(x, positions):
+        y = x * 2
+        rotate_(y, rotation, positions)
+        return y + 1
+
+    x, positions = torch.randn(B, H, T, D), torch.arange(T)
+    assert torch.allclose(torch.compile(twice, fullgraph=True, backend="aot_eager")(x, positions), twice(x, positions), atol=1e-6)
