@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "gnomon/model.hpp"
 #include "gnomon/spec.hpp"
 #include "output.hpp"
 #include "text.hpp"
@@ -35,6 +36,7 @@ Values values_of(const std::string& type, const CLI::App& root) {
   if (type == "VERB") values.words = verb_names(root);
   if (type == "RULE") {
     for (const auto& rule : list_rules()) values.words.push_back(rule.name);
+    for (const auto& doubt : list_doubts()) values.words.emplace_back(doubt.code);
   }
   values.files = type.find("PATH") != std::string::npos || type == "FILE";
   if (values.files || type.find('|') == std::string::npos) return values;
@@ -142,7 +144,8 @@ void print_zsh(Output& out, const std::vector<VerbInfo>& verbs) {
     if (verb.arguments.files || !verb.arguments.words.empty()) out.print(" \\\n      '*:argument:{}'", zsh_values(verb.arguments));
     out.write(" ;;\n");
   }
-  out.write("  esac\n}\ncompdef _gnomon gnomon\n");
+  // Found through $fpath, the file is the body of the function; sourced, it has to announce it.
+  out.write("  esac\n}\nif [[ $funcstack[1] == _gnomon ]]; then _gnomon \"$@\"; else compdef _gnomon gnomon; fi\n");
 }
 
 void print_fish(Output& out, const std::vector<VerbInfo>& verbs) {

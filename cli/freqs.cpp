@@ -15,7 +15,9 @@ namespace {
 struct Options {
   RotarySource source;
   std::string numerics = "exact";
-  std::optional<std::int64_t> length;
+  std::int64_t length_value = 0;
+  const CLI::Option* length_option = nullptr;
+  std::optional<std::int64_t> length() const { return length_option->count() > 0 ? std::optional(length_value) : std::nullopt; }
   bool json = false;
 };
 
@@ -53,9 +55,9 @@ void print_people(Output& out, const Frequencies& result, std::optional<std::int
 
 int run(const Options& options) {
   const Numerics numerics = numerics_of(options.numerics);
-  const Frequencies result = frequencies(options.source.read(), numerics, options.length);
+  const Frequencies result = frequencies(options.source.read(), numerics, options.length());
   Output out;
-  options.json ? print_json(out, result) : print_people(out, result, options.length);
+  options.json ? print_json(out, result) : print_people(out, result, options.length());
   out.finish();
   return 0;
 }
@@ -68,7 +70,9 @@ Verb add_freqs(CLI::App& root) {
   options->source.add_to(*app);
   app->add_option("--numerics", options->numerics, "exact (default), or hf: the float32 steps of the transformers library")
       ->type_name("exact|hf");
-  app->add_option("--length", options->length, "Length of the sequence: for rules that depend on it, and to count turns")->type_name("N");
+  options->length_option =
+      app->add_option("--length", options->length_value, "Length of the sequence: for rules that depend on it, and to count turns")
+          ->type_name("N");
   app->add_flag("--json", options->json, "Print one JSON object; its numbers read back to the same double");
   app->footer(
       "Examples:\n"

@@ -15,10 +15,19 @@ namespace gnomon::cli {
 namespace {
 
 constexpr std::size_t label_width = 12;
+constexpr char kept_space = '\x1f';  // a space where no line is broken; no text of a file holds one, since printable() spells it out
+
+/// Parts with a separator between them; lines are broken between parts only.
+std::string row_of(std::vector<std::string> parts, std::string_view separator = " · ") {
+  for (auto& part : parts) std::replace(part.begin(), part.end(), ' ', kept_space);
+  return joined(parts, separator);
+}
 
 /// One labelled row; a long text continues under its beginning.
 void row(Output& out, std::string_view label, std::string_view text) {
-  out.print(" {}{}\n", styled(Style::label, fmt::format("{:<{}}", label, label_width - 1)), wrapped(text, line_width(), label_width));
+  std::string lines = wrapped(text, line_width(), label_width);
+  std::replace(lines.begin(), lines.end(), kept_space, ' ');
+  out.print(" {}{}\n", styled(Style::label, fmt::format("{:<{}}", label, label_width - 1)), lines);
 }
 
 /// "0-4, 6-10, 12"
@@ -49,7 +58,7 @@ std::string model_text(const Model& model) {
     parts.back() += ", " + counted(model.kv_heads, "kv head", "kv heads");
   }
   if (model.head_dim > 0) parts.push_back(fmt::format("head_dim {}", model.head_dim));
-  return joined(parts, " · ");
+  return row_of(parts);
 }
 
 /// The fields of a rule that are not at their default, in its order.
@@ -74,7 +83,7 @@ std::string rule_text(const RotarySpec& spec) {
   const double magnitude = effective_attention_factor(spec);
   if (magnitude != 1) parts.push_back(fmt::format("attention_factor {:.6g}", magnitude));
   parts.push_back(fmt::format("layout {}", enum_names<PairLayout>[static_cast<std::size_t>(spec.layout)]));
-  return fmt::format("{}   {}", rule_name(spec.rule), joined(parts, " · "));
+  return fmt::format("{}   {}", rule_name(spec.rule), row_of(parts));
 }
 
 /// What the rule does to the pairs: "29 of 64 pairs unchanged · 6 blended · 29 divided by 8".
@@ -96,7 +105,7 @@ std::string scaling_text(const Frequencies& scaled) {
   std::vector<std::string> parts{fmt::format("{} of {} pairs unchanged", unchanged, pairs)};
   if (blended > 0) parts.push_back(fmt::format("{} blended", blended));
   parts.push_back(fmt::format("{} divided by {:.6g}", divided, most));
-  return joined(parts, " · ");
+  return row_of(parts);
 }
 
 std::string context_text(const Model& model) {
@@ -104,7 +113,7 @@ std::string context_text(const Model& model) {
   if (model.declared) parts.push_back(fmt::format("{} declared", *model.declared));
   if (model.derived && model.derived != model.declared) parts.push_back(fmt::format("{} derived from the scaling", *model.derived));
   if (model.original && model.original != model.declared) parts.push_back(fmt::format("{} trained", *model.original));
-  return parts.empty() ? "not stated" : joined(parts, " · ");
+  return parts.empty() ? "not stated" : row_of(parts);
 }
 
 std::string turns_text(const Frequencies& scaled, const Model& model) {
@@ -122,7 +131,7 @@ std::string mask_text(const Mask& mask) {
   if (mask.window) parts.push_back(fmt::format("window {}", *mask.window));
   if (mask.chunk) parts.push_back(fmt::format("chunks of {}", *mask.chunk));
   if (mask.keep_first != 0) parts.push_back(fmt::format("first {} always seen", mask.keep_first));
-  return joined(parts, " · ");
+  return row_of(parts);
 }
 
 std::string softmax_text(const PositionSpec& spec) {
@@ -131,10 +140,12 @@ std::string softmax_text(const PositionSpec& spec) {
   return text;
 }
 
-/// "rotary.theta" and its like without the part that every row repeats.
-std::string short_field(std::string_view field) {
+/// "theta (rope_theta)"; the key alone where it ends in the field's name, as "rope_scaling.factor".
+std::string origin_text(std::string_view field, std::string_view key) {
   if (field.starts_with("rotary.")) field.remove_prefix(7);
-  return printable(field);
+  if (key.empty()) return printable(field);
+  const bool same = key == field || (key.ends_with(field) && key[key.size() - field.size() - 1] == '.');
+  return printable(same ? std::string(key) : fmt::format("{} ({})", field, key));
 }
 
 /// Fields by where they come from: "read from config.json: theta (rope_theta), rule (rope_scaling.rope_type)".
@@ -144,11 +155,10 @@ std::vector<std::string> origin_texts(const std::map<std::string, Origin>& origi
   for (const auto& [field, origin] : origins) {
     std::string how = printable(origin.how);
     if (!origin.file.empty()) how += fmt::format("{}{}", origin.how == "read" ? " from " : ", ", printable(origin.file));
-    const std::string name = short_field(field), key = printable(origin.key);
-    fields[{rank(origin), how}].push_back(key.empty() || key == name ? name : fmt::format("{} ({})", name, key));
+    fields[{rank(origin), how}].push_back(origin_text(field, origin.key));
   }
   std::vector<std::string> texts;
-  for (const auto& [how, names] : fields) texts.push_back(fmt::format("{}: {}", how.second, joined(names)));
+  for (const auto& [how, names] : fields) texts.push_back(fmt::format("{}: {}", how.second, row_of(names, ", ")));
   return texts;
 }
 
@@ -160,6 +170,26 @@ void print_rotary(Output& out, const RotarySpec& spec, const Model& model) {
     row(out, "turns", turns_text(scaled, model));
   } catch (const Error& error) {
     row(out, "numbers", styled(Style::error, fmt::format("cannot be made: {}", printable(error.what()))));
+  }
+}
+
+bool equal(const Origin& a, const Origin& b) { return a.how == b.how && a.file == b.file && a.key == b.key; }
+
+/// Where the values of a group come from; what comes from the same place as in the first group is said there only.
+void print_origins(Output& out, const LayerGroup& group, const LayerGroup& first) {
+  auto origins = group.origins;
+  if (&group != &first) {
+    std::erase_if(origins, [&](const auto& entry) {
+      const auto known = first.origins.find(entry.first);
+      return known != first.origins.end() && equal(known->second, entry.second);
+    });
+  }
+  auto texts = origin_texts(origins);
+  if (origins.size() < group.origins.size()) texts.emplace_back(texts.empty() ? "as above" : "the others as above");
+  std::string_view label = "origins";
+  for (const auto& text : texts) {
+    row(out, label, text);
+    label = "";
   }
 }
 
@@ -176,11 +206,7 @@ void print_group(Output& out, const LayerGroup& group, const Model& model) {
   }
   row(out, "mask", mask_text(group.spec.mask));
   row(out, "softmax", softmax_text(group.spec));
-  std::string_view label = "origins";
-  for (const auto& text : origin_texts(group.origins)) {
-    row(out, label, text);
-    label = "";
-  }
+  print_origins(out, group, model.groups.front());
 }
 
 void print_doubts(Output& out, const Model& model) {
@@ -191,7 +217,11 @@ void print_doubts(Output& out, const Model& model) {
     const Style style = doubt.level == Level::error ? Style::error : doubt.level == Level::warning ? Style::warning : Style::note;
     const auto level = enum_names<Level>[static_cast<std::size_t>(doubt.level)];
     std::string text = styled(style, fmt::format("{} {}:", level, printable(doubt.code))) + " " + printable(doubt.message);
-    if (!doubt.keys.empty()) text += printable(fmt::format(" [{}]", joined(doubt.keys)));
+    std::vector<std::string> unnamed;
+    for (const auto& key : doubt.keys) {
+      if (doubt.message.find(key) == std::string::npos) unnamed.push_back(printable(key));
+    }
+    if (!unnamed.empty()) text += fmt::format(" [{}]", joined(unnamed));
     row(out, label, text);
     label = "";
   }

@@ -72,24 +72,24 @@ RotarySpec read_from_model(const std::string& path, std::optional<int> layer) {
 }  // namespace
 
 void RotarySource::add_to(CLI::App& app) {
-  app.add_option("PATH", path, "A model: config.json, a folder with one, or a GGUF file; or one of the forms of --rotary")
+  app.add_option("PATH", path_, "A model: config.json, a folder with one, or a GGUF file; or one of the forms of --rotary")
       ->type_name("PATH")
       ->option_text(" ");
-  app.add_option("--rotary", rotary, "A rule object '{…}', @FILE with one (@-: standard input), or a model's path")->type_name("RULE|PATH");
-  app.add_option("--layer", layer, "Layer of the model, from 0; needed where its layers differ")->type_name("N");
+  app.add_option("--rotary", rotary_, "A rule object '{…}', @FILE with one (@-: standard input), or a model's path")->type_name("RULE|PATH");
+  layer_option_ = app.add_option("--layer", layer_, "Layer of the model, from 0; needed where its layers differ")->type_name("N");
 }
 
 RotarySpec RotarySource::read() const {
-  if (path.empty() == rotary.empty()) {
-    throw Misuse(path.empty() ? "a rule is needed: give a model's path, or --rotary '{…}'"
+  if (path_.empty() == rotary_.empty()) {
+    throw Misuse(path_.empty() ? "a rule is needed: give a model's path, or --rotary '{…}'"
                               : "two rules were given: a path and --rotary; one is needed");
   }
-  const std::string& text = path.empty() ? rotary : path;
+  const std::string& text = path_.empty() ? rotary_ : path_;
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool literal = first != std::string::npos && text[first] == '{', file = text.front() == '@';
-  if ((literal || file) && layer) throw Misuse("--layer: picks a layer of a model, and a rule object was given");
+  if ((literal || file) && layer()) throw Misuse("--layer: picks a layer of a model, and a rule object was given");
   if (literal) return read_literal(text);
-  return file ? read_rule_file(text.substr(1)) : read_from_model(text, layer);
+  return file ? read_rule_file(text.substr(1)) : read_from_model(text, layer());
 }
 
 }  // namespace gnomon::cli

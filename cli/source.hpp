@@ -11,15 +11,21 @@
 namespace gnomon::cli {
 
 /// The options PATH, --rotary and --layer, shared by all verbs that need a rule.
-struct RotarySource {
-  std::string path, rotary;
-  std::optional<int> layer;
-
+class RotarySource {
+ public:
   void add_to(CLI::App& app);
 
   /// The spec that was named. A text that begins with `{` is a rule object, `@FILE` a file with one (`@-`: standard input), anything
   /// else the path of a model. Warnings about a model go to standard error. Throws Misuse or Error.
   RotarySpec read() const;
+
+ private:
+  std::optional<int> layer() const { return layer_option_->count() > 0 ? std::optional(layer_) : std::nullopt; }
+
+  std::string path_, rotary_;
+  // Not an optional: CLI11 takes an empty text for one as "nothing", and that would pass in silence.
+  int layer_ = 0;
+  const CLI::Option* layer_option_ = nullptr;
 };
 
 }  // namespace gnomon::cli

@@ -22,8 +22,9 @@ constexpr std::size_t values_at_once = std::size_t{1} << 20;  // so that memory 
 
 struct Options {
   RotarySource source;
-  std::string positions, dtype = "f32", numerics = "exact", format;
-  std::optional<std::string> out;
+  std::string positions, dtype = "f32", numerics = "exact", format, out;
+  const CLI::Option* out_option = nullptr;  // an empty name is wrong use, not standard output
+  bool to_file() const { return out_option->count() > 0; }
   bool json = false;
 };
 
@@ -180,7 +181,7 @@ std::string format_of(const Options& options) {
   if (options.json) return "json";
   if (options.format.empty()) {
     for (const auto& name : known) {
-      if (options.out && options.out->ends_with("." + name)) return name;
+      if (options.out.ends_with("." + name)) return name;
     }
     return "json";
   }
@@ -202,11 +203,11 @@ int run(const Options& options) {
   const PositionList positions(options.positions);
   const Frequencies result = frequencies(options.source.read(), numerics_of(options.numerics));
   check_size(positions.size(), result.inv_freq.size());
-  if (format == "npy" && !options.out && on_terminal()) {
+  if (format == "npy" && !options.to_file() && on_terminal()) {
     throw Misuse("npy is binary and standard output is a terminal: give --out FILE, or redirect it");
   }
   Parts parts(result, positions, dtype);
-  const auto out = options.out ? std::make_unique<Output>(*options.out) : std::make_unique<Output>();
+  const auto out = options.to_file() ? std::make_unique<Output>(options.out) : std::make_unique<Output>();
   if (format == "json") write_json(*out, parts);
   if (format == "csv") write_csv(*out, parts);
   if (format == "npy") write_npy(*out, parts);
@@ -228,7 +229,7 @@ Verb add_table(CLI::App& root) {
   app->add_option("--numerics", options->numerics, "exact (default), or hf: the float32 steps of the transformers library")
       ->type_name("exact|hf");
   app->add_option("--format", options->format, "Form of the output (default: by the name of --out, else json)")->type_name("json|csv|npy");
-  app->add_option("--out", options->out, "Write to FILE; it appears complete or not at all")->type_name("FILE");
+  options->out_option = app->add_option("--out", options->out, "Write to FILE; it appears complete or not at all")->type_name("FILE");
   app->add_flag("--json", options->json, "The same as --format json");
   app->footer(
       "cos and sin are printed without the magnitude, which stands beside them as attention_factor.\n"

@@ -57,7 +57,7 @@ std::string printable(std::string_view text) {
 
 std::string grouped(double value) {
   std::string text = fmt::format("{:.0f}", value);
-  for (std::size_t end = text.size(); end > 3 && text[end - 4] != '-'; end -= 3) text.insert(end - 3, " ");
+  for (std::size_t end = text.size(); end > 3 && text[end - 4] != '-'; end -= 3) text.insert(end - 3, 1, ' ');
   return text;
 }
 

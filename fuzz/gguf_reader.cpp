@@ -19,9 +19,12 @@ std::vector<std::string> fuzz_seeds() {
   std::vector<std::string> seeds;
   for (const std::string architecture : {"llama", "qwen2", "gemma2", "gemma3", "phi2", "phi3", "gptneox", "unheard_of"}) {
     auto writer = small_model(architecture).f32(architecture + ".rope.freq_base", 1e6F).u32(architecture + ".rope.dimension_count", 32);
-    writer.u32(architecture + ".attention.sliding_window", 512).array(architecture + ".attention.sliding_window_pattern", 7, std::vector<std::uint8_t>{1, 0, 1});
+    writer.u32(architecture + ".attention.sliding_window", 512)
+        .array(architecture + ".attention.sliding_window_pattern", 7, std::vector<std::uint8_t>{1, 0, 1});
     seeds.push_back(writer.file());
-    writer.text(architecture + ".rope.scaling.type", "yarn").f32(architecture + ".rope.scaling.factor", 4).u32(architecture + ".rope.scaling.original_context_length", 1024);
+    writer.text(architecture + ".rope.scaling.type", "yarn")
+        .f32(architecture + ".rope.scaling.factor", 4)
+        .u32(architecture + ".rope.scaling.original_context_length", 1024);
     writer.texts("tokenizer.ggml.tokens", {"a", "b"}).u32("general.alignment", 64);
     seeds.push_back(writer.file());
   }
@@ -31,9 +34,10 @@ std::vector<std::string> fuzz_seeds() {
 }
 
 std::vector<std::string> fuzz_dictionary() {
-  std::vector<std::string> pieces = {"GGUF", "rope_freqs.weight", "rope_factors_long.weight", "general.architecture", "llama", "gemma3", "yarn", "linear", "longrope"};
-  for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{9}, std::uint64_t{1} << 31, std::uint64_t{1} << 61, std::uint64_t{1} << 63, ~std::uint64_t{0},
-                                     ~std::uint64_t{0} - 7}) {
+  std::vector<std::string> pieces = {
+      "GGUF", "rope_freqs.weight", "rope_factors_long.weight", "general.architecture", "llama", "gemma3", "yarn", "linear", "longrope"};
+  for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{9}, std::uint64_t{1} << 31, std::uint64_t{1} << 61,
+                                     std::uint64_t{1} << 63, ~std::uint64_t{0}, ~std::uint64_t{0} - 7}) {
     pieces.emplace_back(reinterpret_cast<const char*>(&number), 8);
     pieces.emplace_back(reinterpret_cast<const char*>(&number), 4);
   }

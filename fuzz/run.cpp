@@ -32,13 +32,27 @@ class Mutator {
   void change(std::string& input) {
     const std::size_t at = below(input.size() + 1), length = below(std::min<std::size_t>(input.size() - at, 16) + 1);
     switch (below(7)) {
-      case 0: input.insert(at, pick(dictionary_)); break;
-      case 1: input.replace(at, length, pick(dictionary_)); break;
-      case 2: input.erase(at, length); break;
-      case 3: input.insert(at, input.substr(at, length)); break;
-      case 4: input.resize(at); break;
-      case 5: splice(input, at); break;
-      default: if (at < input.size()) input[at] = static_cast<char>(random_()); break;
+      case 0:
+        input.insert(at, pick(dictionary_));
+        break;
+      case 1:
+        input.replace(at, length, pick(dictionary_));
+        break;
+      case 2:
+        input.erase(at, length);
+        break;
+      case 3:
+        input.insert(at, input.substr(at, length));
+        break;
+      case 4:
+        input.resize(at);
+        break;
+      case 5:
+        splice(input, at);
+        break;
+      default:
+        if (at < input.size()) input[at] = static_cast<char>(random_());
+        break;
     }
   }
 

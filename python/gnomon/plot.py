@@ -78,7 +78,7 @@ def wavelength_picture(series: Sequence[Series], trained: int | None, tokens: in
     if tokens and trained and tokens > 1.2 * trained:
         axes.axhline(tokens, color=INK, linestyle=":", linewidth=1)
         axes.annotate(f"text {tokens}", (0.3, tokens), **_above(axes))
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="lower right", frameon=False, labelcolor=INK)
     return figure
 
 
@@ -93,8 +93,9 @@ def frequency_picture(series: Sequence[Series], trained: int | None) -> Figure:
     whole_turns = int((own.wavelength <= trained).sum()) if trained else 0
     if 0 < whole_turns < len(own.wavelength):
         axes.axvline(whole_turns - 0.5, color=INK, linestyle="--", linewidth=1)
-        _note(axes, whole_turns - 0.5, "less than one turn\nin the trained length", "left")
-    axes.legend(loc="lower left", frameon=False)
+        _note(axes, whole_turns - 0.5, "less than one turn in the trained length", "right")
+        _note(axes, whole_turns - 0.5, "full turns", "left")
+    axes.legend(loc="lower left", frameon=False, labelcolor=INK)
     return figure
 
 
@@ -118,7 +119,7 @@ def retrieval_picture(result: dict[str, Any], task: str) -> Figure:
         axes.set_xlabel("distance back (tokens)")
     if task == "repeat":
         levels = [row["first_loss"] for row in rows]
-        reference, name = sum(levels) / len(levels), "first sight"
+        reference, name = sum(levels) / len(levels), "at first sight (mean)"
     else:
         reference, name = math.log(10), "guessing"
     for axes in panels:
@@ -126,7 +127,7 @@ def retrieval_picture(result: dict[str, Any], task: str) -> Figure:
         axes.annotate(name, (0.01, reference), **_above(axes))
         axes.set_ylim(bottom=0)
     panels[0].set_ylabel("loss (nats per token)" if task == "repeat" else "loss (nats per digit)")
-    panels[-1].legend(frameon=False)
+    panels[-1].legend(frameon=False, labelcolor=INK)
     return figure
 
 
@@ -163,7 +164,6 @@ def _figure(width: float, height: float, columns: int | None = None) -> tuple[Fi
         "grid.alpha": 0.15,
         "grid.color": INK,
         "lines.linewidth": 1.8,
-        "svg.hashsalt": "gnomon",
     }
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -188,19 +188,21 @@ def _lines(axes: Axes, series: Sequence[Series], values: Any) -> None:
 
 
 def _above(axes: Axes) -> dict[str, Any]:
-    return {"xycoords": axes.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points", "fontsize": "small"}
+    return {"xycoords": axes.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points", "fontsize": "small", "color": INK}
 
 
 def _note(axes: Axes, x: float, text: str, side: str) -> None:
+    """A text above the picture, on the left or right side of x."""
     axes.annotate(
         text,
         (x, 1),
         xycoords=axes.get_xaxis_transform(),
-        xytext=(5 if side == "left" else -5, -2),
+        xytext=(5 if side == "right" else -5, 3),
         textcoords="offset points",
-        ha=side,
-        va="top",
+        ha="left" if side == "right" else "right",
         fontsize="small",
+        color=INK,
+        annotation_clip=False,
     )
 
 
@@ -208,8 +210,8 @@ def _mark_length(axes: Axes, trained: int | None, tokens: int) -> None:
     if trained and trained < tokens:
         axes.axvline(trained, color=INK, linestyle="--", linewidth=1)
         axes.axvspan(trained, tokens, color=INK, alpha=0.06, linewidth=0)
-        _note(axes, trained, f"trained up to {trained}", "right")
-        _note(axes, trained, "never trained here", "left")
+        _note(axes, trained, f"trained up to {trained}", "left")
+        _note(axes, trained, "never trained here", "right")
 
 
 def _label_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
@@ -234,23 +236,25 @@ def _label_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
 
 def to_svg(figure: Figure) -> str:
     """The picture as an <svg> element for a page, in the page's text colour and on its ground, with no link outside."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "gnomon"}):
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    svg = buffer.getvalue()
+    svg = _render(figure, "svg", transparent=True).decode()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     return re.sub(r'\sxmlns(:xlink)?="[^"]*"', "", svg)  # a page in HTML knows them
 
 
 def save(figure: Figure, path: str | Path) -> None:
     """Writes the picture whole or not at all; the suffix, .png or .svg, tells the format. Raises UsageError."""
+    write_atomically(path, _render(figure, _suffix(path), dpi=150, facecolor="white"))
+
+
+def _render(figure: Figure, format: str, **options: Any) -> bytes:
+    import matplotlib
+
+    # The same picture is the same bytes: no date, no random names. Without Creator and the like an SVG has no metadata at all.
+    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) if format == "svg" else None
     buffer = io.BytesIO()
-    metadata = {"Date": None} if _suffix(path) == "svg" else None  # the same picture is the same file
-    figure.savefig(buffer, format=_suffix(path), dpi=150, facecolor="white", metadata=metadata)
-    write_atomically(path, buffer.getvalue())
+    with matplotlib.rc_context({"svg.hashsalt": "gnomon"}):
+        figure.savefig(buffer, format=format, metadata=metadata, **options)
+    return buffer.getvalue()
 
 
 def _suffix(path: str | Path) -> str:

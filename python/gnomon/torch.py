@@ -166,14 +166,29 @@ def _rotate_fake(x, positions, turns, rotary_dim, *rest):
     return _output_for(x)[1]
 
 
-def _keep_for_backward(ctx, inputs, output):
-    _, positions, turns, *ctx.settings, ctx.transposed = inputs
-    ctx.save_for_backward(positions, turns)
+class _Rotate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, positions, turns, *settings):
+        ctx.save_for_backward(positions, turns)
+        *ctx.settings, ctx.transposed = settings
+        return _below_autograd(torch.ops.gnomon.rotate.default, x, positions, turns, *settings)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        turned_back = torch.ops.gnomon.rotate.default(gradient, *ctx.saved_tensors, *ctx.settings, not ctx.transposed)
+        return (turned_back, *[None] * 7)
 
 
-def _backward(ctx, gradient):
-    turned_back = torch.ops.gnomon.rotate(gradient, *ctx.saved_tensors, *ctx.settings, not ctx.transposed)
-    return (turned_back, *[None] * 7)
+def _below_autograd(operator, *arguments):
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(*arguments)
+
+
+def _rotate_autograd(x, *rest):
+    # In place of torch.library.register_autograd, which costs 30 µs more a call where a gradient is recorded.
+    if torch.is_grad_enabled() and x.requires_grad:
+        return _Rotate.apply(x, *rest)
+    return _below_autograd(torch.ops.gnomon.rotate.default, x, *rest)
 
 
 def _rotate_in_place(x, positions, turns, rotary_dim, *rest):
@@ -193,13 +208,12 @@ def _rotate_in_place_autograd(x, *rest):
         raise RuntimeError("rotate_: x needs a gradient, which overwriting it would make wrong; use rotate, or torch.no_grad()")
     if x.is_neg():
         raise ValueError("rotate_: x is a lazily negated view, whose memory holds the opposite sign; call x.resolve_neg() first")
-    with torch._C._AutoDispatchBelowAutograd():
-        torch.ops.gnomon.rotate_(x, *rest)
+    _below_autograd(torch.ops.gnomon.rotate_.default, x, *rest)
 
 
 _library.impl("rotate", _rotate, "CPU")
+_library.impl("rotate", _rotate_autograd, "Autograd")
 _library.impl("rotate_", _rotate_in_place, "CPU")
 _library.impl("rotate_", _rotate_in_place_autograd, "Autograd")
 torch.library.register_fake("gnomon::rotate", _rotate_fake, lib=_library)
 torch.library.register_fake("gnomon::rotate_", _rotate_in_place_fake, lib=_library)
-torch.library.register_autograd("gnomon::rotate", _backward, setup_context=_keep_for_backward, lib=_library)

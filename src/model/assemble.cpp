@@ -25,8 +25,8 @@ void settle_window(const Declaration& declaration, const LayerKind& kind, Setup&
   const bool none = window > setup.extent.derived.value_or(0);
   if (none) setup.group.spec.mask.window.reset();
   doubts.add("window-larger-than-context", {origin.key, declaration.length->origin.key},
-             fmt::format("{} = {} is larger than {} = {}; it masks nothing within that length{}", origin.key, window, declaration.length->origin.key,
-                         declaration.length->value, none ? ", so there is no window" : ""));
+             fmt::format("{} = {} is larger than {} = {}; it masks nothing within that length{}", origin.key, window,
+                         declaration.length->origin.key, declaration.length->value, none ? ", so there is no window" : ""));
 }
 
 Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& doubts) {
@@ -77,7 +77,8 @@ Model assemble(Declaration declaration, Doubts& doubts) {
   for (std::size_t layer = 0; layer < declaration.kind_of_layer.size(); layer++) {
     const std::size_t kind = declaration.kind_of_layer[layer];
     if (!setups[kind]) setups[kind] = make_setup(declaration, declaration.kinds[kind], doubts);
-    auto same = std::find_if(model.groups.begin(), model.groups.end(), [&](const LayerGroup& group) { return group.spec == setups[kind]->group.spec; });
+    auto same = std::find_if(model.groups.begin(), model.groups.end(),
+                             [&](const LayerGroup& group) { return group.spec == setups[kind]->group.spec; });
     if (same == model.groups.end()) same = model.groups.insert(same, setups[kind]->group);
     same->layers.push_back(static_cast<int>(layer));
   }

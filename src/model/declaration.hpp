@@ -18,13 +18,13 @@ namespace gnomon::files {
 struct RotaryDeclaration {
   Text type{"default", family_default()};
   std::optional<Number> theta;
-  std::optional<Integer> rotary_dim;                    ///< may still be odd or too wide
+  std::optional<Integer> rotary_dim;  ///< may still be odd or too wide
   std::map<std::string, Number, std::less<>> numbers;
   std::optional<Boolean> truncate;
-  bool factor_is_null = false;                          ///< the key is there and says null
-  std::optional<Number> attention_factor;               ///< the magnitude itself
-  std::optional<Number> magnitude_multiplier;           ///< times the magnitude the rule implies
-  std::string block;                                    ///< the key of the block, for messages
+  bool factor_is_null = false;                 ///< the key is there and says null
+  std::optional<Number> attention_factor;      ///< the magnitude itself
+  std::optional<Number> magnitude_multiplier;  ///< times the magnitude the rule implies
+  std::string block;                           ///< the key of the block, for messages
 };
 
 /// Layers of one kind: what rotates them (nothing: they do not rotate) and how far they see.
@@ -44,8 +44,8 @@ struct Declaration {
   Number softmax_scale;
   std::optional<Number> softcap;
   Boolean causal{true, family_default()};
-  std::optional<Integer> length;        ///< max_position_embeddings
-  std::vector<Integer> other_lengths;   ///< keys that state a length beside it
+  std::optional<Integer> length;       ///< max_position_embeddings
+  std::vector<Integer> other_lengths;  ///< keys that state a length beside it
 };
 
 /// The lengths a rotary set-up implies.

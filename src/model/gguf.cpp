@@ -38,8 +38,11 @@ std::string architecture_of(const GgufHeader& header, const std::string& path) {
 class GgufReader {
  public:
   GgufReader(std::span<const std::byte> bytes, const std::string& file, const std::string& path)
-      : bytes_(bytes), header_(parse_gguf_header(bytes, path)), architecture_(architecture_of(header_, path)),
-        object_(keys_under(header_.keys, architecture_ + ".")), keys_(object_, file, architecture_ + ".", doubts_) {
+      : bytes_(bytes),
+        header_(parse_gguf_header(bytes, path)),
+        architecture_(architecture_of(header_, path)),
+        object_(keys_under(header_.keys, architecture_ + ".")),
+        keys_(object_, file, architecture_ + ".", doubts_) {
     model().path = path;
     model().format = "gguf";
     model().type = architecture_;
@@ -66,7 +69,8 @@ class GgufReader {
     if (family() != nullptr) {
       declaration_.layout = family()->gguf_layout;
     } else {
-      doubts_.add("layout-unknown", {"general.architecture"}, fmt::format("general.architecture: the pair layout of {} is not known", quoted(json(architecture_))));
+      doubts_.add("layout-unknown", {"general.architecture"},
+                  fmt::format("general.architecture: the pair layout of {} is not known", quoted(json(architecture_))));
     }
   }
 
@@ -78,14 +82,18 @@ class GgufReader {
     std::optional<Integer> result;
     if (value != nullptr && value->is_array() && !value->empty()) {
       const bool uniform = std::all_of(value->begin(), value->end(), [&](const json& entry) { return entry == value->front(); });
-      if (uniform && value->front().is_number_integer()) result = Integer{value->front().get<std::int64_t>(), keys_.read(key)};
-      else doubts_.add("value-kind", {keys_.full(key)}, fmt::format("{}: expected one integer, got {} that differ", keys_.full(key), quoted(*value)));
+      if (uniform && value->front().is_number_integer())
+        result = Integer{value->front().get<std::int64_t>(), keys_.read(key)};
+      else
+        doubts_.add("value-kind", {keys_.full(key)},
+                    fmt::format("{}: expected one integer, got {} that differ", keys_.full(key), quoted(*value)));
     } else {
       result = keys_.integer(key);
       if (!result && required) doubts_.add("shape-missing", {keys_.full(key)}, fmt::format("{} is not in the file", keys_.full(key)));
     }
     if (result && (result->value < 1 || result->value > std::numeric_limits<int>::max())) {
-      doubts_.add("value-invalid", {keys_.full(key)}, fmt::format("{}: expected a positive integer, got {}", keys_.full(key), result->value));
+      doubts_.add("value-invalid", {keys_.full(key)},
+                  fmt::format("{}: expected a positive integer, got {}", keys_.full(key), result->value));
       return std::nullopt;
     }
     return result;
@@ -99,7 +107,8 @@ class GgufReader {
     model().kv_heads = kv_heads ? value_or_0(kv_heads) : model().heads;
     const auto layers = count("block_count", true);
     if (layers && layers->value > most_layers) {
-      doubts_.add("value-invalid", {keys_.full("block_count")}, fmt::format("{}: expected at most {}, got {}", keys_.full("block_count"), most_layers, layers->value));
+      doubts_.add("value-invalid", {keys_.full("block_count")},
+                  fmt::format("{}: expected at most {}, got {}", keys_.full("block_count"), most_layers, layers->value));
     } else {
       model().layers = value_or_0(layers);
     }
@@ -117,7 +126,8 @@ class GgufReader {
       model().head_dim = static_cast<int>(read->value);
       declaration_.head_dim_origin = read->origin;
     } else if (model().hidden_size == 0 || model().heads == 0) {
-      doubts_.add("shape-missing", {keys_.full("attention.key_length")}, fmt::format("{} is not in the file and cannot be computed from {}", keys_.full("attention.key_length"), quotient));
+      doubts_.add("shape-missing", {keys_.full("attention.key_length")},
+                  fmt::format("{} is not in the file and cannot be computed from {}", keys_.full("attention.key_length"), quotient));
     } else if (model().hidden_size % model().heads != 0) {
       doubts_.add("head-dim-fractional", {keys_.full("embedding_length"), keys_.full("attention.head_count")},
                   fmt::format("{} is {} / {}, not an integer", quotient, model().hidden_size, model().heads));
@@ -138,7 +148,8 @@ class GgufReader {
       declaration_.softmax_scale = {std::pow(model().head_dim, -0.5), {"derived", origin.file, "head_dim"}};
     }
     declaration_.softcap = keys_.number("attn_logit_softcapping");
-    if (!declaration_.softcap && family() != nullptr && family()->softcap) declaration_.softcap = Number{*family()->softcap, family_default()};
+    if (!declaration_.softcap && family() != nullptr && family()->softcap)
+      declaration_.softcap = Number{*family()->softcap, family_default()};
     if (const auto causal = keys_.boolean("attention.causal")) declaration_.causal = *causal;
   }
 
@@ -163,8 +174,9 @@ class GgufReader {
         declaration_.kind_of_layer[i] = (*pattern)[i] == false || (*pattern)[i] == 0 ? full : sliding;
       }
       if (pattern->size() < layers) {
-        doubts_.add("layer-list-short", {keys_.full("attention.sliding_window_pattern")},
-                    fmt::format("{} has {} entries for {} layers", keys_.full("attention.sliding_window_pattern"), pattern->size(), layers));
+        doubts_.add(
+            "layer-list-short", {keys_.full("attention.sliding_window_pattern")},
+            fmt::format("{} has {} entries for {} layers", keys_.full("attention.sliding_window_pattern"), pattern->size(), layers));
       }
       return;
     }
@@ -210,13 +222,15 @@ class GgufReader {
 
   void read_width(RotaryDeclaration& rotary) {
     rotary.rotary_dim = count("rope.dimension_count", false);
-    if (!rotary.rotary_dim && !keys_.has("rope.dimension_count") && model().head_dim > 0) rotary.rotary_dim = Integer{model().head_dim, family_default()};
+    if (!rotary.rotary_dim && !keys_.has("rope.dimension_count") && model().head_dim > 0)
+      rotary.rotary_dim = Integer{model().head_dim, family_default()};
   }
 
   void default_theta(RotaryDeclaration& rotary, std::optional<double> otherwise, std::string_view key) {
     if (rotary.theta || !otherwise) return;
     rotary.theta = Number{*otherwise, family_default()};
-    doubts_.add("theta-missing-family-default", {keys_.full(key)}, fmt::format("{} is not in the file; the family's {} is used", keys_.full(key), quoted(*otherwise)));
+    doubts_.add("theta-missing-family-default", {keys_.full(key)},
+                fmt::format("{} is not in the file; the family's {} is used", keys_.full(key), quoted(*otherwise)));
   }
 
   void read_scaling(RotaryDeclaration& rotary) {
@@ -226,25 +240,30 @@ class GgufReader {
     const bool unscaled = !factor || factor->value == 0 || factor->value == 1;
     if (rotary.type.value == "none" || (rotary.type.value == "linear" && unscaled)) rotary.type.value = "default";
     if (factor) rotary.numbers["factor"] = *factor;
-    if (const auto original = keys_.number("rope.scaling.original_context_length")) rotary.numbers["original_max_position_embeddings"] = *original;
+    if (const auto original = keys_.number("rope.scaling.original_context_length"))
+      rotary.numbers["original_max_position_embeddings"] = *original;
     if (const auto fast = keys_.number("rope.scaling.yarn_beta_fast")) rotary.numbers["beta_fast"] = *fast;
     if (const auto slow = keys_.number("rope.scaling.yarn_beta_slow")) rotary.numbers["beta_slow"] = *slow;
     if (const auto log = keys_.number("rope.scaling.yarn_log_multiplier"); log && log->value != 0) {
       rotary.numbers["mscale"] = {1, log->origin};
       rotary.numbers["mscale_all_dim"] = *log;
     }
-    if (const auto magnitude = keys_.number("rope.scaling.attn_factor"); magnitude && magnitude->value != 1) rotary.magnitude_multiplier = magnitude;
+    if (const auto magnitude = keys_.number("rope.scaling.attn_factor"); magnitude && magnitude->value != 1)
+      rotary.magnitude_multiplier = magnitude;
     keys_.find("rope.scaling.finetuned");  // a mark only
     check_unsupported(rotary);
   }
 
   void check_unsupported(const RotaryDeclaration& rotary) {
     if (const auto weight = keys_.number("rope.scaling.yarn_ext_factor"); rotary.type.value == "yarn" && weight && weight->value != 1) {
-      doubts_.add("rule-not-available", {weight->origin.key}, fmt::format("{} = {}: a weighted ramp is known but not offered by this version", weight->origin.key, quoted(weight->value)));
+      doubts_.add(
+          "rule-not-available", {weight->origin.key},
+          fmt::format("{} = {}: a weighted ramp is known but not offered by this version", weight->origin.key, quoted(weight->value)));
     }
     if (const json* sections = keys_.find("rope.dimension_sections"); sections != nullptr && sections->is_array() && !sections->empty()) {
-      doubts_.add("rule-not-available", {keys_.full("rope.dimension_sections")},
-                  fmt::format("{}: rotation by several axes is known but not offered by this version", keys_.full("rope.dimension_sections")));
+      doubts_.add(
+          "rule-not-available", {keys_.full("rope.dimension_sections")},
+          fmt::format("{}: rotation by several axes is known but not offered by this version", keys_.full("rope.dimension_sections")));
     }
   }
 
@@ -264,7 +283,8 @@ class GgufReader {
     if (std::all_of(divisors.begin(), divisors.end(), [](float divisor) { return divisor == 1; })) return;
     const auto llama3 = rotary.type.value == "default" ? recognise_llama3(divisors, rotary) : std::nullopt;
     if (!llama3) {
-      doubts_.add("frequency-tensor", {name}, fmt::format("tensor {}: {} frequency divisors that match no rule this version knows", name, divisors.size()));
+      doubts_.add("frequency-tensor", {name},
+                  fmt::format("tensor {}: {} frequency divisors that match no rule this version knows", name, divisors.size()));
       return;
     }
     const Origin origin{"derived", keys_.read("").file, name};
@@ -278,7 +298,8 @@ class GgufReader {
   // The released constants but for the factor, which is the divisor of the slowest pair.
   std::optional<rotary::Llama3> recognise_llama3(const std::vector<float>& divisors, const RotaryDeclaration& rotary) const {
     const auto pairs = static_cast<int>(divisors.size());
-    if (!rotary.theta || !rotary.rotary_dim || rotary.rotary_dim->value != 2 * static_cast<std::int64_t>(divisors.size())) return std::nullopt;
+    if (!rotary.theta || !rotary.rotary_dim || rotary.rotary_dim->value != 2 * static_cast<std::int64_t>(divisors.size()))
+      return std::nullopt;
     const rotary::Llama3 rule{divisors.back(), 1, 4, 8192};
     RotarySpec scaled{rule, rotary.theta->value, 2 * pairs, 2 * pairs, 0, PairLayout::half_split, {}};
     RotarySpec plain{rotary::Default{}, rotary.theta->value, 2 * pairs, 2 * pairs, 0, PairLayout::half_split, {}};
@@ -304,6 +325,8 @@ class GgufReader {
 
 }  // namespace
 
-Model read_gguf(std::span<const std::byte> bytes, const std::string& file, const std::string& path) { return GgufReader(bytes, file, path).read(); }
+Model read_gguf(std::span<const std::byte> bytes, const std::string& file, const std::string& path) {
+  return GgufReader(bytes, file, path).read();
+}
 
 }  // namespace gnomon::files

@@ -18,7 +18,7 @@ constexpr std::uint64_t longest_kept_array = 1024;
 constexpr std::uint64_t longest_name = 65535;
 constexpr std::uint32_t most_axes = 8;
 constexpr int deepest_array = 4;
-constexpr std::uint64_t smallest_key = 8 + 1 + 4 + 1;      // length, name, type, value
+constexpr std::uint64_t smallest_key = 8 + 1 + 4 + 1;     // length, name, type, value
 constexpr std::uint64_t smallest_tensor = 8 + 4 + 4 + 8;  // length, axes, type, offset
 
 enum ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64, value_types };
@@ -30,8 +30,10 @@ constexpr std::uint64_t value_sizes[value_types] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0
 std::string printable(std::string_view bytes) {
   std::string result;
   for (const char c : bytes) {
-    if (c >= 0x20 && c < 0x7f) result += c;
-    else result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    if (c >= 0x20 && c < 0x7f)
+      result += c;
+    else
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
   }
   return result;
 }
@@ -82,19 +84,32 @@ class Cursor {
 
 json read_scalar(Cursor& cursor, std::uint32_t type) {
   switch (type) {
-    case u8: return cursor.number<std::uint8_t>();
-    case i8: return cursor.number<std::int8_t>();
-    case u16: return cursor.number<std::uint16_t>();
-    case i16: return cursor.number<std::int16_t>();
-    case u32: return cursor.number<std::uint32_t>();
-    case i32: return cursor.number<std::int32_t>();
-    case f32: return static_cast<double>(cursor.number<float>());
-    case boolean: return cursor.number<std::uint8_t>() != 0;
-    case text: return printable(cursor.string());
-    case u64: return cursor.number<std::uint64_t>();
-    case i64: return cursor.number<std::int64_t>();
-    case f64: return cursor.number<double>();
-    default: cursor.refuse(fmt::format("unknown value type {}", type));
+    case u8:
+      return cursor.number<std::uint8_t>();
+    case i8:
+      return cursor.number<std::int8_t>();
+    case u16:
+      return cursor.number<std::uint16_t>();
+    case i16:
+      return cursor.number<std::int16_t>();
+    case u32:
+      return cursor.number<std::uint32_t>();
+    case i32:
+      return cursor.number<std::int32_t>();
+    case f32:
+      return static_cast<double>(cursor.number<float>());
+    case boolean:
+      return cursor.number<std::uint8_t>() != 0;
+    case text:
+      return printable(cursor.string());
+    case u64:
+      return cursor.number<std::uint64_t>();
+    case i64:
+      return cursor.number<std::int64_t>();
+    case f64:
+      return cursor.number<double>();
+    default:
+      cursor.refuse(fmt::format("unknown value type {}", type));
   }
 }
 
@@ -111,9 +126,12 @@ json read_array(Cursor& cursor, int depth) {
   }
   json values = json::array();
   for (std::uint64_t i = 0; i < count; i++) {
-    if (fixed) values.push_back(read_scalar(cursor, type));
-    else if (type == text) cursor.string();
-    else read_array(cursor, depth + 1);
+    if (fixed)
+      values.push_back(read_scalar(cursor, type));
+    else if (type == text)
+      cursor.string();
+    else
+      read_array(cursor, depth + 1);
   }
   return fixed ? values : json(nullptr);
 }
@@ -187,11 +205,13 @@ GgufHeader parse_gguf_header(std::span<const std::byte> bytes, const std::string
   return header;
 }
 
-std::vector<float> read_f32_tensor(std::span<const std::byte> bytes, const GgufTensor& tensor, const std::string& name, const std::string& path) {
+std::vector<float> read_f32_tensor(std::span<const std::byte> bytes, const GgufTensor& tensor, const std::string& name,
+                                   const std::string& path) {
   const std::uint64_t count = tensor.shape.size() == 1 ? tensor.shape[0] : 0;
   if (tensor.type != 0 || count == 0 || tensor.offset > bytes.size() || count > (bytes.size() - tensor.offset) / sizeof(float)) {
-    throw Error(ErrorCode::malformed, fmt::format("{}: tensor {}: expected f32 values with one axis inside the file (offset {}, {} values, {} bytes in the file)",
-                                                  path, name, tensor.offset, count, bytes.size()));
+    throw Error(ErrorCode::malformed,
+                fmt::format("{}: tensor {}: expected f32 values with one axis inside the file (offset {}, {} values, {} bytes in the file)",
+                            path, name, tensor.offset, count, bytes.size()));
   }
   std::vector<float> values(count);
   std::memcpy(values.data(), bytes.data() + tensor.offset, count * sizeof(float));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a GGUF file, versions 2 and 3, little endian: its keys as one JSON object, and the tensors that say something about rotation.
+// The header of a GGUF file, versions 2 and 3, little endian: its keys as one JSON object, and the tensors that say something about
+// rotation.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +31,7 @@ struct GgufHeader {
 GgufHeader parse_gguf_header(std::span<const std::byte> bytes, const std::string& path);
 
 /// The values of an f32 tensor with one axis. Throws Error(malformed) when they are not all inside the file.
-std::vector<float> read_f32_tensor(std::span<const std::byte> bytes, const GgufTensor& tensor, const std::string& name, const std::string& path);
+std::vector<float> read_f32_tensor(std::span<const std::byte> bytes, const GgufTensor& tensor, const std::string& name,
+                                   const std::string& path);
 
 }  // namespace gnomon::files

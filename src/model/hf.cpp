@@ -24,11 +24,35 @@ constexpr std::size_t full = index(LayerType::full), sliding = index(LayerType::
 
 // Keys that change how position enters: in a family this library does not know they make every number doubtful.
 constexpr std::string_view decisive_keys[] = {
-    "abacus_scale",         "alibi",           "attention_chunk_size",       "attn_config",     "compress_ratios",      "compress_rope_theta",
-    "dual_chunk_attention_config", "full_attention_interval", "global_rope_theta", "hybrid_layer_pattern", "hybrid_override_pattern", "local_rope_theta",
-    "mla_use_nope",         "no_rope_layers",  "no_rope_layer_interval",     "partial_rotary_factors", "position_embedding_type", "qk_rope_head_dim",
-    "relative_attention",   "relative_attention_num_buckets", "rope_adjustments", "rope_condense_ratio", "rope_n_elem", "rope_ratio", "rotary_value",
-    "swa_rope_theta",       "use_dynamic_ntk", "use_logn_attn",              "use_rope",
+    "abacus_scale",
+    "alibi",
+    "attention_chunk_size",
+    "attn_config",
+    "compress_ratios",
+    "compress_rope_theta",
+    "dual_chunk_attention_config",
+    "full_attention_interval",
+    "global_rope_theta",
+    "hybrid_layer_pattern",
+    "hybrid_override_pattern",
+    "local_rope_theta",
+    "mla_use_nope",
+    "no_rope_layers",
+    "no_rope_layer_interval",
+    "partial_rotary_factors",
+    "position_embedding_type",
+    "qk_rope_head_dim",
+    "relative_attention",
+    "relative_attention_num_buckets",
+    "rope_adjustments",
+    "rope_condense_ratio",
+    "rope_n_elem",
+    "rope_ratio",
+    "rotary_value",
+    "swa_rope_theta",
+    "use_dynamic_ntk",
+    "use_logn_attn",
+    "use_rope",
 };
 
 bool is_idle(const json& value) {
@@ -81,32 +105,38 @@ class HfReader {
     if (family() != nullptr) {
       declaration_.layout = family()->layout;
     } else if (type) {
-      doubts_.add("family-unknown", {type->origin.key}, fmt::format("{}: no family {} is known; the file is read by its keys, half_split assumed", type->origin.key, quoted(json(type->value))));
+      doubts_.add("family-unknown", {type->origin.key},
+                  fmt::format("{}: no family {} is known; the file is read by its keys, half_split assumed", type->origin.key,
+                              quoted(json(type->value))));
     }
   }
 
   void identify_by_class() {
     std::string name;
-    if (const json* classes = top_.find("architectures"); classes != nullptr && classes->is_array() && !classes->empty() && classes->front().is_string()) {
+    if (const json* classes = top_.find("architectures");
+        classes != nullptr && classes->is_array() && !classes->empty() && classes->front().is_string()) {
       name = classes->front().get<std::string>();
     }
     declaration_.family = family_of_class(name);
     if (family() != nullptr) model().type = family()->model_types.front();
     doubts_.add("model-type-missing", {"model_type", "architectures"},
-                family() != nullptr ? fmt::format("model_type is missing; {} says {}", quoted(json(name)), family()->name)
-                                    : std::string("model_type is missing and no known class is named; the file is read by its keys, half_split assumed"));
+                family() != nullptr
+                    ? fmt::format("model_type is missing; {} says {}", quoted(json(name)), family()->name)
+                    : std::string("model_type is missing and no known class is named; the file is read by its keys, half_split assumed"));
   }
 
   // ── shape and lengths ──
 
   std::optional<Integer> count(std::optional<Integer> read, std::optional<std::int64_t> otherwise, std::string_view key, bool required) {
     if (!read && otherwise) {
-      doubts_.add("shape-missing-family-default", {keys_.full(key)}, fmt::format("{} is not in the file; the family's {} is used", keys_.full(key), *otherwise));
+      doubts_.add("shape-missing-family-default", {keys_.full(key)},
+                  fmt::format("{} is not in the file; the family's {} is used", keys_.full(key), *otherwise));
       return Integer{*otherwise, family_default()};
     }
     if (!read && required) doubts_.add("shape-missing", {keys_.full(key)}, fmt::format("{} is not in the file", keys_.full(key)));
     if (read && (read->value < 1 || read->value > std::numeric_limits<int>::max())) {
-      doubts_.add("value-invalid", {read->origin.key}, fmt::format("{}: expected a positive integer, got {}", read->origin.key, read->value));
+      doubts_.add("value-invalid", {read->origin.key},
+                  fmt::format("{}: expected a positive integer, got {}", read->origin.key, read->value));
       return std::nullopt;
     }
     return read;
@@ -114,17 +144,21 @@ class HfReader {
 
   void read_shape() {
     const auto no_default = std::optional<std::int64_t>();
-    const auto from_family = [&](std::optional<int> Family::* member) { return family() == nullptr ? std::nullopt : std::optional<std::int64_t>(family()->*member); };
+    const auto from_family = [&](std::optional<int> Family::* member) {
+      return family() == nullptr ? std::nullopt : std::optional<std::int64_t>(family()->*member);
+    };
     const auto hidden = count(keys_.integer("hidden_size", "n_embd", "d_model"), no_default, "hidden_size", false);
     const auto layers = count(keys_.integer("num_hidden_layers", "n_layer", "num_layers"), no_default, "num_hidden_layers", true);
     const auto heads = count(keys_.integer("num_attention_heads", "n_head"), from_family(&Family::heads), "num_attention_heads", true);
-    const auto kv_heads = count(keys_.integer("num_key_value_heads", "n_head_kv"), heads && heads->origin.how == "read" ? no_default : from_family(&Family::kv_heads),
-                                "num_key_value_heads", false);
+    const auto kv_heads =
+        count(keys_.integer("num_key_value_heads", "n_head_kv"),
+              heads && heads->origin.how == "read" ? no_default : from_family(&Family::kv_heads), "num_key_value_heads", false);
     model().hidden_size = hidden ? static_cast<int>(hidden->value) : 0;
     model().heads = heads ? static_cast<int>(heads->value) : 0;
     model().kv_heads = kv_heads ? static_cast<int>(kv_heads->value) : model().heads;
     if (layers && layers->value > most_layers) {
-      doubts_.add("value-invalid", {layers->origin.key}, fmt::format("{}: expected at most {}, got {}", layers->origin.key, most_layers, layers->value));
+      doubts_.add("value-invalid", {layers->origin.key},
+                  fmt::format("{}: expected at most {}, got {}", layers->origin.key, most_layers, layers->value));
     } else if (layers) {
       model().layers = static_cast<int>(layers->value);
     }
@@ -143,7 +177,8 @@ class HfReader {
     } else if (keys_.has("head_dim")) {
       return;  // there, but not a width: doubted above
     } else if (model().hidden_size == 0 || model().heads == 0) {
-      doubts_.add("shape-missing", {keys_.full("head_dim")}, fmt::format("{} is not in the file and cannot be computed from {}", keys_.full("head_dim"), quotient));
+      doubts_.add("shape-missing", {keys_.full("head_dim")},
+                  fmt::format("{} is not in the file and cannot be computed from {}", keys_.full("head_dim"), quotient));
     } else if (model().hidden_size % model().heads != 0) {
       doubts_.add("head-dim-fractional", {keys_.full("hidden_size"), keys_.full("num_attention_heads")},
                   fmt::format("{} is {} / {}, not an integer, and there is no head_dim", quotient, model().hidden_size, model().heads));
@@ -169,7 +204,8 @@ class HfReader {
       if (scalar.value > 0 && std::isfinite(scalar.value)) {
         declaration_.softmax_scale = {std::pow(scalar.value, -0.5), scalar.origin};
       } else {
-        doubts_.add("value-invalid", {scalar.origin.key}, fmt::format("{}: expected a positive number, got {}", scalar.origin.key, quoted(scalar.value)));
+        doubts_.add("value-invalid", {scalar.origin.key},
+                    fmt::format("{}: expected a positive number, got {}", scalar.origin.key, quoted(scalar.value)));
       }
     }
     declaration_.softcap = keys_.number("attn_logit_softcapping");
@@ -190,13 +226,16 @@ class HfReader {
       return;
     }
     if (!list->is_array()) {
-      doubts_.add("value-kind", {keys_.full("layer_types")}, fmt::format("{}: expected an array, got {}", keys_.full("layer_types"), quoted(*list)));
+      doubts_.add("value-kind", {keys_.full("layer_types")},
+                  fmt::format("{}: expected an array, got {}", keys_.full("layer_types"), quoted(*list)));
       return;
     }
     if (list->size() > layers) {
-      doubts_.add("layer-list-length", {keys_.full("layer_types")}, fmt::format("{} has {} entries for {} layers", keys_.full("layer_types"), list->size(), layers));
+      doubts_.add("layer-list-length", {keys_.full("layer_types")},
+                  fmt::format("{} has {} entries for {} layers", keys_.full("layer_types"), list->size(), layers));
     } else if (list->size() < layers) {
-      doubts_.add("layer-list-short", {keys_.full("layer_types")}, fmt::format("{} has {} entries for {} layers", keys_.full("layer_types"), list->size(), layers));
+      doubts_.add("layer-list-short", {keys_.full("layer_types")},
+                  fmt::format("{} has {} entries for {} layers", keys_.full("layer_types"), list->size(), layers));
     }
     for (std::size_t i = 0; i < std::min(layers, list->size()); i++) declaration_.kind_of_layer.push_back(layer_type((*list)[i]));
     listed_ = true;
@@ -206,7 +245,8 @@ class HfReader {
     for (std::size_t type = 0; type < layer_type_names.size(); type++) {
       if (name == layer_type_names[type]) return type;
     }
-    doubts_.add("layer-type-unknown", {keys_.full("layer_types")}, fmt::format("{}: unknown layer type {}", keys_.full("layer_types"), quoted(name)));
+    doubts_.add("layer-type-unknown", {keys_.full("layer_types")},
+                fmt::format("{}: unknown layer type {}", keys_.full("layer_types"), quoted(name)));
     return full;
   }
 
@@ -214,9 +254,11 @@ class HfReader {
     declaration_.kind_of_layer.assign(layers, full);
     if (family() == nullptr) return;
     if (family()->window_rule == WindowRule::pattern) {
-      const auto pattern = keys_.integer("sliding_window_pattern", "_sliding_window_pattern").value_or(Integer{family()->pattern, family_default()});
+      const auto pattern =
+          keys_.integer("sliding_window_pattern", "_sliding_window_pattern").value_or(Integer{family()->pattern, family_default()});
       if (pattern.value < 1) {
-        doubts_.add("value-invalid", {pattern.origin.key}, fmt::format("{}: expected a positive integer, got {}", pattern.origin.key, pattern.value));
+        doubts_.add("value-invalid", {pattern.origin.key},
+                    fmt::format("{}: expected a positive integer, got {}", pattern.origin.key, pattern.value));
         return;
       }
       for (std::size_t i = 0; i < layers; i++) {
@@ -243,12 +285,14 @@ class HfReader {
     auto window = keys_.integer("sliding_window", "sliding_window_size");
     if (switched_off) return;
     if (window && window->value < 1) {
-      doubts_.add("value-invalid", {window->origin.key}, fmt::format("{}: expected a positive integer or null, got {}", window->origin.key, window->value));
+      doubts_.add("value-invalid", {window->origin.key},
+                  fmt::format("{}: expected a positive integer or null, got {}", window->origin.key, window->value));
       window.reset();
     } else if (!window && family() != nullptr && family()->window && keys_.find("sliding_window") == nullptr) {
       window = Integer{*family()->window, family_default()};
       if (uses(sliding)) {
-        doubts_.add("window-missing-family-default", {keys_.full("sliding_window")}, fmt::format("{} is not in the file; the family's {} is used", keys_.full("sliding_window"), *family()->window));
+        doubts_.add("window-missing-family-default", {keys_.full("sliding_window")},
+                    fmt::format("{} is not in the file; the family's {} is used", keys_.full("sliding_window"), *family()->window));
       }
     }
     declaration_.kinds[sliding].window = window;
@@ -278,7 +322,8 @@ class HfReader {
     check_suspected_scaling();
     model().unread = rotary_->unread();
     for (const auto& key : {"pos_emb", "rotary"}) {  // they say what the family implies
-      if (const json* value = keys_.find(key); value != nullptr && *value != "rotary" && *value != true) model().unread.push_back(keys_.full(key));
+      if (const json* value = keys_.find(key); value != nullptr && *value != "rotary" && *value != true)
+        model().unread.push_back(keys_.full(key));
     }
     std::vector<std::string> decisive;
     for (const auto& key : keys_.unread()) {
@@ -288,7 +333,8 @@ class HfReader {
       if (family() == nullptr && decides && !is_idle(*keys_.find(name))) decisive.push_back(key);
     }
     if (!decisive.empty()) {
-      doubts_.add("keys-not-understood", decisive, fmt::format("{} change how position enters, and no rule reads them in an unknown family", fmt::join(decisive, ", ")));
+      doubts_.add("keys-not-understood", decisive,
+                  fmt::format("{} change how position enters, and no rule reads them in an unknown family", fmt::join(decisive, ", ")));
     }
     report_other_parts();
     std::sort(model().unread.begin(), model().unread.end());
@@ -299,7 +345,8 @@ class HfReader {
       const auto interleaved = keys_.boolean(key);
       if (!interleaved || interleaved->value == (declaration_.layout == PairLayout::interleaved)) continue;
       doubts_.add("layout-conflict", {interleaved->origin.key},
-                  fmt::format("{} is {}, but the layout of this family is {}", interleaved->origin.key, interleaved->value, enum_name(declaration_.layout)));
+                  fmt::format("{} is {}, but the layout of this family is {}", interleaved->origin.key, interleaved->value,
+                              enum_name(declaration_.layout)));
     }
   }
 
@@ -308,13 +355,15 @@ class HfReader {
     if (model().type != "llama" || !declaration_.length || declaration_.length->value != 131072) return;
     const auto& rotary = declaration_.kinds[full].rotary;
     if (!rotary || rotary->type.value != "default" || !rotary->theta || rotary->theta->value != 500000) return;
-    doubts_.add("scaling-missing-suspected", {"rope_scaling"}, "131072 positions at base 500000 without rope_scaling: the released models of this shape carry llama3 scaling");
+    doubts_.add("scaling-missing-suspected", {"rope_scaling"},
+                "131072 positions at base 500000 without rope_scaling: the released models of this shape carry llama3 scaling");
   }
 
   void report_other_parts() {
     for (const auto& [key, value] : root_.items()) {
       if (!value.is_object() || !key.ends_with("_config") || keys_.full("") == key + ".") continue;
-      const bool has_position = std::any_of(value.items().begin(), value.items().end(), [](const auto& item) { return is_positional(item.key()); });
+      const bool has_position =
+          std::any_of(value.items().begin(), value.items().end(), [](const auto& item) { return is_positional(item.key()); });
       if (has_position) model().unread.push_back(key);
     }
   }
@@ -327,8 +376,8 @@ class HfReader {
   bool listed_ = false;  // whether layer_types is in the file
 };
 
-// Python writes NaN and Infinity, which are not JSON. Files carry them in keys that have nothing to do with position (a time step limit), so
-// they are read as texts: harmless there, and of the wrong kind wherever a number is expected.
+// Python writes NaN and Infinity, which are not JSON. Files carry them in keys that have nothing to do with position (a time step limit),
+// so they are read as texts: harmless there, and of the wrong kind wherever a number is expected.
 std::string quote_python_constants(std::string_view text) {
   std::string result;
   result.reserve(text.size());
@@ -345,8 +394,10 @@ std::string quote_python_constants(std::string_view text) {
       }
       if (quoted_one) continue;
     }
-    if (in_text && text[i] == '\\' && i + 1 < text.size()) result += text[i++];
-    else if (text[i] == '"') in_text = !in_text;
+    if (in_text && text[i] == '\\' && i + 1 < text.size())
+      result += text[i++];
+    else if (text[i] == '"')
+      in_text = !in_text;
     result += text[i++];
   }
   return result;
@@ -357,9 +408,15 @@ std::string quote_python_constants(std::string_view text) {
 Model read_hf(std::string_view text, const std::string& file, const std::string& path) {
   const json root = parse_strict(quote_python_constants(text), path);
   if (!root.is_object()) throw Error(ErrorCode::malformed, fmt::format("{}: expected a JSON object, got {}", path, root.type_name()));
-  const auto any_of = [&](std::initializer_list<const char*> keys) { return std::any_of(keys.begin(), keys.end(), [&](auto key) { return root.contains(key); }); };
+  const auto any_of = [&](std::initializer_list<const char*> keys) {
+    return std::any_of(keys.begin(), keys.end(), [&](auto key) { return root.contains(key); });
+  };
   if (!any_of({"model_type", "architectures", "text_config", "num_hidden_layers", "n_layer"})) {
-    throw Error(ErrorCode::malformed, fmt::format("{}: a JSON object, but not the config.json of a Hugging Face model (no model_type, no architectures, no num_hidden_layers)", path));
+    throw Error(
+        ErrorCode::malformed,
+        fmt::format(
+            "{}: a JSON object, but not the config.json of a Hugging Face model (no model_type, no architectures, no num_hidden_layers)",
+            path));
   }
   return HfReader(root, file, path).read();
 }

@@ -13,7 +13,8 @@ namespace gnomon::files {
 
 using nlohmann::json;
 
-HfRotary::HfRotary(const Keys& keys, const Declaration& declaration, Doubts& doubts) : keys_(keys), declaration_(declaration), doubts_(doubts) {
+HfRotary::HfRotary(const Keys& keys, const Declaration& declaration, Doubts& doubts)
+    : keys_(keys), declaration_(declaration), doubts_(doubts) {
   blocks_.reserve(layer_type_names.size());  // their addresses are handed out
   choose_block();
 }
@@ -63,7 +64,8 @@ std::optional<RotaryDeclaration> HfRotary::of(LayerType type) {
   if (block_ == nullptr || (has_own_sliding_base() && type == LayerType::sliding)) return declare(type, nullptr, "");
   const std::string name = keys_.full(block_name_);
   if (has_own_sliding_base() && std::string_view(block_name_) == "rope_parameters") {
-    doubts_.add("flat-block-for-layer-types", {name}, fmt::format("{} is not given per layer type; it is applied to full-attention layers", name));
+    doubts_.add("flat-block-for-layer-types", {name},
+                fmt::format("{} is not given per layer type; it is applied to full-attention layers", name));
   }
   if (blocks_.empty()) blocks_.push_back(keys_.inside(*block_, block_name_));
   return declare(type, &blocks_.back(), name);
@@ -78,7 +80,8 @@ std::optional<RotaryDeclaration> HfRotary::of_nested(LayerType type) {
   }
   if (has_own_sliding_base()) return declare(type, nullptr, "");
   if (block.is_null(label)) return std::nullopt;  // these layers do not rotate
-  doubts_.add("layer-type-missing", {block.full(label)}, fmt::format("{} is given per layer type, but not for {}", keys_.full(block_name_), label));
+  doubts_.add("layer-type-missing", {block.full(label)},
+              fmt::format("{} is given per layer type, but not for {}", keys_.full(block_name_), label));
   return std::nullopt;
 }
 
@@ -104,8 +107,9 @@ void HfRotary::read_scaling(const Keys& block, RotaryDeclaration& rotary) {
 void HfRotary::read_type(const Keys& block, RotaryDeclaration& rotary) {
   const auto current = block.text("rope_type"), old = block.text("type");
   if (current && old && current->value != old->value) {
-    doubts_.add("scaling-type-conflict", {current->origin.key, old->origin.key},
-                fmt::format("{} is {} but {} is {}", current->origin.key, quoted(json(current->value)), old->origin.key, quoted(json(old->value))));
+    doubts_.add(
+        "scaling-type-conflict", {current->origin.key, old->origin.key},
+        fmt::format("{} is {} but {} is {}", current->origin.key, quoted(json(current->value)), old->origin.key, quoted(json(old->value))));
   }
   if (current || old) rotary.type = current ? *current : *old;
   const std::string& key = rotary.type.origin.key;
@@ -133,7 +137,8 @@ void HfRotary::read_numbers(const Keys& block, RotaryDeclaration& rotary) {
   rotary.attention_factor = block.number("attention_factor");
   rotary.factor_is_null = block.is_null("factor");
   for (const auto& [key, otherwise] : {std::pair("beta_fast", 32), std::pair("beta_slow", 1)}) {
-    if (block.is_null(key)) doubts_.add("beta-default", {block.full(key)}, fmt::format("{} is null; {} is used", block.full(key), otherwise));
+    if (block.is_null(key))
+      doubts_.add("beta-default", {block.full(key)}, fmt::format("{} is null; {} is used", block.full(key), otherwise));
   }
 }
 
@@ -160,7 +165,8 @@ void HfRotary::read_extras(const Keys& block, RotaryDeclaration& rotary) {
                 fmt::format("{} = {} multiplies the magnitude of the rule", multiplier->origin.key, quoted(multiplier->value)));
   }
   if (const auto beta = block.number("llama_4_scaling_beta"); beta && beta->value != 0) {
-    doubts_.add("query-temperature", {beta->origin.key}, fmt::format("{}: queries are scaled by their position, which is not reported here", beta->origin.key));
+    doubts_.add("query-temperature", {beta->origin.key},
+                fmt::format("{}: queries are scaled by their position, which is not reported here", beta->origin.key));
   }
   block.find("mrope_interleaved");
   if (block.has("mrope_section")) {
@@ -182,8 +188,9 @@ void HfRotary::read_condense_ratio(RotaryDeclaration& rotary) {
     doubts_.add("scaling-stated-twice", {ratio->origin.key, other},
                 fmt::format("{} and {} are one factor {}, applied once", ratio->origin.key, other, quoted(ratio->value)));
   } else {
-    doubts_.add("factor-conflict", {ratio->origin.key, rotary.block},
-                fmt::format("{} is {}, which {} does not say; {} is used", ratio->origin.key, quoted(ratio->value), rotary.block, rotary.block));
+    doubts_.add(
+        "factor-conflict", {ratio->origin.key, rotary.block},
+        fmt::format("{} is {}, which {} does not say; {} is used", ratio->origin.key, quoted(ratio->value), rotary.block, rotary.block));
   }
 }
 
@@ -200,7 +207,8 @@ void HfRotary::read_theta(LayerType type, const Keys* block, RotaryDeclaration& 
   if (const auto otherwise = separate ? family()->sliding_theta : family()->theta) {
     rotary.theta = Number{*otherwise, family_default()};
     const std::string key = keys_.full(separate ? "rope_local_base_freq" : "rope_theta");
-    doubts_.add("theta-missing-family-default", {key}, fmt::format("{} is not in the file; the family's {} is used", key, quoted(*otherwise)));
+    doubts_.add("theta-missing-family-default", {key},
+                fmt::format("{} is not in the file; the family's {} is used", key, quoted(*otherwise)));
   }
 }
 
@@ -239,12 +247,14 @@ void HfRotary::read_width(const Keys* block, RotaryDeclaration& rotary) {
 void HfRotary::check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer) {
   if (inner && outer && inner->value != outer->value) {
     doubts_.add("rotary-width-conflict", {inner->origin.key, outer->origin.key},
-                fmt::format("{} is {} but {} is {}; the first is used", inner->origin.key, quoted(inner->value), outer->origin.key, quoted(outer->value)));
+                fmt::format("{} is {} but {} is {}; the first is used", inner->origin.key, quoted(inner->value), outer->origin.key,
+                            quoted(outer->value)));
   }
   const auto& fraction = inner ? inner : outer;
   if (fraction && fraction->value != 1 && family() != nullptr && !family()->partial) {
     doubts_.add("partial-rotary-ignored", {fraction->origin.key},
-                fmt::format("{} = {} is honoured, but transformers' code for {} rotates whole heads", fraction->origin.key, quoted(fraction->value), family()->name));
+                fmt::format("{} = {} is honoured, but transformers' code for {} rotates whole heads", fraction->origin.key,
+                            quoted(fraction->value), family()->name));
   }
 }
 
@@ -255,15 +265,18 @@ Integer HfRotary::width_of(const Number& fraction) {
   const double whole = std::round(product);
   if (std::abs(product - whole) <= 1e-6) return {static_cast<std::int64_t>(whole), fraction.origin};
   doubts_.add("fractional-rotary-width", {fraction.origin.key},
-              fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim(), quoted(product), std::trunc(product)));
+              fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim(), quoted(product),
+                          std::trunc(product)));
   return {static_cast<std::int64_t>(product), fraction.origin};
 }
 
 Integer HfRotary::default_width() {
   Integer width{head_dim(), family_default()};
   if (family() == nullptr || (!family()->rotary_dim && !family()->rotary_fraction)) return width;
-  width = family()->rotary_dim ? Integer{*family()->rotary_dim, family_default()} : width_of({*family()->rotary_fraction, family_default()});
-  doubts_.add("rotary-width-not-in-file", {keys_.full("partial_rotary_factor")}, fmt::format("no rotated width in the file; the family's {} is used", width.value));
+  width =
+      family()->rotary_dim ? Integer{*family()->rotary_dim, family_default()} : width_of({*family()->rotary_fraction, family_default()});
+  doubts_.add("rotary-width-not-in-file", {keys_.full("partial_rotary_factor")},
+              fmt::format("no rotated width in the file; the family's {} is used", width.value));
   return width;
 }
 

@@ -61,8 +61,8 @@ class HfRotary {
   const nlohmann::json* block_ = nullptr;  ///< the block that counts
   const nlohmann::json* other_ = nullptr;  ///< rope_parameters, when rope_scaling won
   const char* block_name_ = "";
-  bool nested_ = false;                    ///< one block per layer type
-  std::vector<Keys> blocks_;               ///< what was read, for unread(); at most one per layer type
+  bool nested_ = false;       ///< one block per layer type
+  std::vector<Keys> blocks_;  ///< what was read, for unread(); at most one per layer type
 };
 
 }  // namespace gnomon::files

@@ -56,9 +56,9 @@ std::string quoted(double value) { return fmt::format("{}", value); }
 
 bool is_positional(std::string_view key) {
   constexpr std::string_view words[] = {
-      "alibi",    "attn_scale", "chunk",    "context",     "floor_scale",        "interleav", "layer_types", "logn",
-      "max_seq",  "nope",       "ntk",      "partial",     "pos_emb",            "position",  "relative",    "rope",
-      "rotary",   "seq_len",    "sliding",  "temperature", "theta",              "window",    "yarn",
+      "alibi",   "attn_scale", "chunk",   "context",     "floor_scale", "interleav", "layer_types", "logn",
+      "max_seq", "nope",       "ntk",     "partial",     "pos_emb",     "position",  "relative",    "rope",
+      "rotary",  "seq_len",    "sliding", "temperature", "theta",       "window",    "yarn",
   };
   if (key == "chunk_size_feed_forward" || key == "temperature") return false;
   return std::any_of(std::begin(words), std::end(words), [&](auto word) { return key.find(word) != std::string_view::npos; });

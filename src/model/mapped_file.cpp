@@ -31,7 +31,7 @@ struct Descriptor {
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // opening a pipe must not wait for a writer
   if (file.value < 0) fail(path, std::strerror(errno));
-  struct stat status {};
+  struct stat status{};
   if (fstat(file.value, &status) != 0) fail(path, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail(path, S_ISDIR(status.st_mode) ? "it is a folder" : "it is not a regular file");
   if (status.st_size == 0) return;

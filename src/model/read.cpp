@@ -26,13 +26,14 @@ fs::path file_of(const fs::path& path) {
 std::string group_text(const LayerGroup& group) {
   const auto& layers = group.layers;
   const std::string rule = group.spec.rotary ? std::string(rule_name(group.spec.rotary->rule)) : "no rotation";
-  return fmt::format("{} ({}, layer {}{})", rule, group.spec.rotary ? fmt::format("theta {}", group.spec.rotary->theta) : "-", layers.front(),
-                     layers.size() > 1 ? fmt::format(" and {} more", layers.size() - 1) : "");
+  return fmt::format("{} ({}, layer {}{})", rule, group.spec.rotary ? fmt::format("theta {}", group.spec.rotary->theta) : "-",
+                     layers.front(), layers.size() > 1 ? fmt::format(" and {} more", layers.size() - 1) : "");
 }
 
 void refuse_doubtful(const Model& model) {
   for (const auto& doubt : model.doubts) {
-    if (doubt.level == Level::error) throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}: {}", model.path, doubt.code, doubt.message));
+    if (doubt.level == Level::error)
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}: {}", model.path, doubt.code, doubt.message));
   }
 }
 
@@ -55,7 +56,8 @@ Model read_model(const fs::path& path) {
   if (first == std::string_view::npos || std::string_view("{[\"-0123456789tfnNI").find(text[first]) == std::string_view::npos) {
     throw Error(ErrorCode::malformed, fmt::format("{}: neither a GGUF file nor JSON", path.string()));
   }
-  if (text.size() > largest_json) throw Error(ErrorCode::malformed, fmt::format("{}: {} bytes, too large for a config.json", path.string(), text.size()));
+  if (text.size() > largest_json)
+    throw Error(ErrorCode::malformed, fmt::format("{}: {} bytes, too large for a config.json", path.string(), text.size()));
   return files::read_hf(text, name, path.string());
 }
 
@@ -69,7 +71,8 @@ RotarySpec rotary_of(const Model& model, std::optional<int> layer) {
   if (!layer) {
     std::vector<RotarySpec> specs;
     for (const auto& group : model.groups) {
-      if (group.spec.rotary && std::find(specs.begin(), specs.end(), *group.spec.rotary) == specs.end()) specs.push_back(*group.spec.rotary);
+      if (group.spec.rotary && std::find(specs.begin(), specs.end(), *group.spec.rotary) == specs.end())
+        specs.push_back(*group.spec.rotary);
     }
     if (specs.size() == 1) return specs.front();
     return refuse(specs.empty() ? "no layer rotates" : "several rotary groups, name a layer");

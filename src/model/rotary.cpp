@@ -16,8 +16,8 @@ constexpr int sensible_width = 65536;
 constexpr std::int64_t largest_length = 2000000000;
 
 // Known to the field, but without a rule in this version.
-constexpr std::string_view types_without_rule[] = {"axial",   "deepseek_yarn", "dynamic", "longrope",       "mrope",
-                                                   "proportional", "telechat3-yarn", "xdrope"};
+constexpr std::string_view types_without_rule[] = {"axial", "deepseek_yarn", "dynamic",        "longrope",
+                                                   "mrope", "proportional",  "telechat3-yarn", "xdrope"};
 
 bool near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
 
@@ -36,7 +36,9 @@ class Builder {
   }
 
  private:
-  std::string key(std::string_view field) const { return rotary_.block.empty() ? std::string(field) : rotary_.block + "." + std::string(field); }
+  std::string key(std::string_view field) const {
+    return rotary_.block.empty() ? std::string(field) : rotary_.block + "." + std::string(field);
+  }
   bool is(std::string_view type) const { return rotary_.type.value == type; }
   std::optional<double> number(std::string_view field) const {
     const auto found = numbers_.find(field);
@@ -49,9 +51,11 @@ class Builder {
     const auto& length = declaration_.length;
     if (!number("original_max_position_embeddings") && length) {
       original_is_assumed_ = true;
-      numbers_["original_max_position_embeddings"] = {static_cast<double>(length->value), {"derived", length->origin.file, length->origin.key}};
+      numbers_["original_max_position_embeddings"] = {static_cast<double>(length->value),
+                                                      {"derived", length->origin.file, length->origin.key}};
       doubts_.add("original-length-missing", {key("original_max_position_embeddings"), length->origin.key},
-                  fmt::format("{} is not in the file; {} = {} is used", key("original_max_position_embeddings"), length->origin.key, length->value));
+                  fmt::format("{} is not in the file; {} = {} is used", key("original_max_position_embeddings"), length->origin.key,
+                              length->value));
     }
     if (is("yarn")) prepare_yarn();
   }
@@ -110,7 +114,8 @@ class Builder {
           origin = found->second.origin;
         } else if (field.required) {
           complete = false;
-          doubts_.add("scaling-field-missing", {key(field.name)}, fmt::format("{}: {} needs it, and it is not in the file", key(field.name), Rule::name));
+          doubts_.add("scaling-field-missing", {key(field.name)},
+                      fmt::format("{}: {} needs it, and it is not in the file", key(field.name), Rule::name));
         }
       }
       result_.origins["rotary." + std::string(field.name)] = origin;
@@ -125,7 +130,8 @@ class Builder {
     } else if (read.value == std::trunc(read.value) && std::abs(read.value) <= largest_length) {
       value = static_cast<std::int64_t>(read.value);
     } else {
-      doubts_.add("value-invalid", {read.origin.key}, fmt::format("{}: expected an integer up to {}, got {}", key(field), largest_length, quoted(read.value)));
+      doubts_.add("value-invalid", {read.origin.key},
+                  fmt::format("{}: expected an integer up to {}, got {}", key(field), largest_length, quoted(read.value)));
     }
   }
 
@@ -147,7 +153,8 @@ class Builder {
     result_.origins["rotary.layout"] = declaration_.layout_origin;
     const std::string name = origin.key.empty() ? "rotary width" : origin.key;
     if (width < 2 || width > declaration_.model.head_dim) {
-      doubts_.add("rotary-width-out-of-range", {name}, fmt::format("{}: {} channels would rotate, expected 2 to head_dim = {}", name, width, declaration_.model.head_dim));
+      doubts_.add("rotary-width-out-of-range", {name},
+                  fmt::format("{}: {} channels would rotate, expected 2 to head_dim = {}", name, width, declaration_.model.head_dim));
       return false;
     }
     if (width % 2 != 0) {
@@ -162,7 +169,13 @@ class Builder {
   }
 
   void make_spec(RotaryRule rule) {
-    RotarySpec spec{std::move(rule), rotary_.theta->value, declaration_.model.head_dim, static_cast<int>(rotary_.rotary_dim->value), 0, declaration_.layout, {}};
+    RotarySpec spec{std::move(rule),
+                    rotary_.theta->value,
+                    declaration_.model.head_dim,
+                    static_cast<int>(rotary_.rotary_dim->value),
+                    0,
+                    declaration_.layout,
+                    {}};
     try {
       validate(spec);
       apply_magnitude(spec);
@@ -174,7 +187,8 @@ class Builder {
     result_.spec = std::move(spec);
     check_yarn(*result_.spec);
     if (is("ntk")) {
-      doubts_.add("ntk-ambiguous", {rotary_.type.origin.key}, fmt::format("{}: ntk is read as theta * factor^(r/(r-2)); other engines read it otherwise", rotary_.type.origin.key));
+      doubts_.add("ntk-ambiguous", {rotary_.type.origin.key},
+                  fmt::format("{}: ntk is read as theta * factor^(r/(r-2)); other engines read it otherwise", rotary_.type.origin.key));
     }
   }
 
@@ -213,8 +227,8 @@ class Builder {
     std::get<rotary::Yarn>(other.rule).factor = std::max(ratio, 1.0);
     doubts_.add("factor-vs-length-ratio", {key("factor"), declaration_.length->origin.key, key("original_max_position_embeddings")},
                 fmt::format("{} is {}, but {} / {} is {} / {} = {}; the factor is used. The two rotations differ by 1 % {}", key("factor"),
-                            quoted(yarn->factor), declaration_.length->origin.key, key("original_max_position_embeddings"), declaration_.length->value,
-                            yarn->original_max_position_embeddings, quoted(ratio), parting(spec, other)));
+                            quoted(yarn->factor), declaration_.length->origin.key, key("original_max_position_embeddings"),
+                            declaration_.length->value, yarn->original_max_position_embeddings, quoted(ratio), parting(spec, other)));
   }
 
   // The length a scaling implies is factor * original; the maximum in the file is never multiplied when the original is known.
@@ -248,8 +262,9 @@ class Builder {
     if (declaration_.family != nullptr && declaration_.family->length_is_scaled) {
       derived = length;
     } else if (*factor > 1) {
-      doubts_.add("linear-original-unknown", {declaration_.length->origin.key, key("factor")},
-                  fmt::format("{} = {} may stand before or after the factor {}", declaration_.length->origin.key, *length, quoted(*factor)));
+      doubts_.add(
+          "linear-original-unknown", {declaration_.length->origin.key, key("factor")},
+          fmt::format("{} = {} may stand before or after the factor {}", declaration_.length->origin.key, *length, quoted(*factor)));
     }
   }
 

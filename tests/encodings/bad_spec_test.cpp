@@ -16,7 +16,9 @@ using gnomon::RotarySpec;
 
 const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
 
-RotarySpec good(gnomon::RotaryRule rule = gnomon::rotary::Default{}) { return {.rule = rule, .theta = 10000, .head_dim = 64, .rotary_dim = 64}; }
+RotarySpec good(gnomon::RotaryRule rule = gnomon::rotary::Default{}) {
+  return {.rule = rule, .theta = 10000, .head_dim = 64, .rotary_dim = 64};
+}
 
 std::string refused(const RotarySpec& spec, std::initializer_list<const char*> words) {
   const std::string fault = refusal_fault([&] { gnomon::validate(spec); }, ErrorCode::invalid_argument, words);
@@ -40,8 +42,10 @@ TEST(BadSpec, Widths) {
   };
   constexpr int most = std::numeric_limits<int>::max(), least = std::numeric_limits<int>::min();
   for (const int head_dim : {0, -1, 65537, most, least}) EXPECT_EQ(refused(width(head_dim, 2), {"head_dim"}), "") << head_dim;
-  for (const int rotary_dim : {0, -2, 1, 3, 63, most, least, least + 2}) EXPECT_EQ(refused(width(64, rotary_dim), {"rotary_dim"}), "") << rotary_dim;
-  for (const int rotary_dim : {66, 128, most - 1}) EXPECT_EQ(refused(width(64, rotary_dim), {"rotary_dim", "head_dim", "64"}), "") << rotary_dim;
+  for (const int rotary_dim : {0, -2, 1, 3, 63, most, least, least + 2})
+    EXPECT_EQ(refused(width(64, rotary_dim), {"rotary_dim"}), "") << rotary_dim;
+  for (const int rotary_dim : {66, 128, most - 1})
+    EXPECT_EQ(refused(width(64, rotary_dim), {"rotary_dim", "head_dim", "64"}), "") << rotary_dim;
   for (const int offset : {-1, 33, most, least}) EXPECT_EQ(refused(width(64, 32, offset), {"rotary_offset"}), "") << offset;
   EXPECT_NO_THROW(gnomon::validate(width(64, 32, 32)));
   EXPECT_NO_THROW(gnomon::validate(width(65, 64, 1)));
@@ -128,7 +132,8 @@ TEST(BadSpec, NumericsAndLength) {
   EXPECT_EQ(gnomon::numerics_of("exact"), gnomon::Numerics::exact);
   EXPECT_EQ(gnomon::numerics_of("hf"), gnomon::Numerics::hf);
   EXPECT_EQ(refusal_fault([] { gnomon::numerics_of("fast"); }, ErrorCode::invalid_argument, {"exact", "hf", "fast"}), "");
-  EXPECT_EQ(refusal_fault([] { gnomon::frequencies(good(), gnomon::Numerics::exact, 0); }, ErrorCode::invalid_argument, {"length", "0"}), "");
+  EXPECT_EQ(refusal_fault([] { gnomon::frequencies(good(), gnomon::Numerics::exact, 0); }, ErrorCode::invalid_argument, {"length", "0"}),
+            "");
 }
 
 // The same through JSON, where more can be wrong.
@@ -153,14 +158,16 @@ TEST(BadJson, IsTakenWhenGood) {
   const auto spec = gnomon::rotary_from_json(R"({"rule":"default","theta":10000,"head_dim":64})");
   EXPECT_EQ(spec, good());
   EXPECT_EQ(gnomon::rotary_from_json(R"( {"head_dim":64, "rotary_dim":64, "rotary_offset":0, "layout":"half_split", "rule":"default",
-    "theta":1e4, "attention_factor":1.0} )"), good());
+    "theta":1e4, "attention_factor":1.0} )"),
+            good());
 }
 
 TEST(BadJson, OfAnotherForm) {
-  for (const char* text : {"", " ", "{", "[]", "null", "1", "\"default\"", "{\"rule\":\"default\",}", "{'rule':'default'}", "{\"rule\" \"default\"}",
-                           "{\"rule\":\"default\",\"theta\":10000,\"head_dim\":64} trailing", "\xff\xfe{}",
-                           "{\"rule\":\"default\",\"theta\":NaN,\"head_dim\":64}", "{\"rule\":\"default\",\"theta\":Infinity,\"head_dim\":64}",
-                           "{\"rule\":\"default\",\"theta\":1e999,\"head_dim\":64}"}) {
+  for (const char* text :
+       {"", " ", "{", "[]", "null", "1", "\"default\"", "{\"rule\":\"default\",}", "{'rule':'default'}", "{\"rule\" \"default\"}",
+        "{\"rule\":\"default\",\"theta\":10000,\"head_dim\":64} trailing", "\xff\xfe{}",
+        "{\"rule\":\"default\",\"theta\":NaN,\"head_dim\":64}", "{\"rule\":\"default\",\"theta\":Infinity,\"head_dim\":64}",
+        "{\"rule\":\"default\",\"theta\":1e999,\"head_dim\":64}"}) {
     EXPECT_EQ(refused_text(text, {}), "") << text;
   }
   EXPECT_EQ(refused_text(std::string(100000, '['), {}), "");
@@ -173,9 +180,11 @@ TEST(BadJson, Keys) {
   EXPECT_EQ(refused_text(R"({"rule":"linear","theta":10000,"head_dim":64})", {"factor"}), "");
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":64,"factor":2})", {"factor"}), "") << "a key of another rule";
   EXPECT_EQ(refused_text(R"({"rule":"linear","theta":10000,"head_dim":64,"factor":2,"Factor":2})", {"Factor"}), "");
-  EXPECT_EQ(refused_text(R"({"rule":"linear","theta":10000,"head_dim":64,"factor":2,"factor":2})", {"factor"}), "") << "duplicate, even equal";
+  EXPECT_EQ(refused_text(R"({"rule":"linear","theta":10000,"head_dim":64,"factor":2,"factor":2})", {"factor"}), "")
+      << "duplicate, even equal";
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"theta":500000,"head_dim":64})", {"theta"}), "") << "duplicate";
-  EXPECT_EQ(refused_text(R"({"rule":"dynamic","theta":10000,"head_dim":64})", {"dynamic", "default"}), "") << "unknown rules are never ignored";
+  EXPECT_EQ(refused_text(R"({"rule":"dynamic","theta":10000,"head_dim":64})", {"dynamic", "default"}), "")
+      << "unknown rules are never ignored";
 }
 
 TEST(BadJson, Values) {
@@ -184,18 +193,25 @@ TEST(BadJson, Values) {
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":null,"head_dim":64})", {"theta"}), "");
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":0,"head_dim":64})", {"theta"}), "");
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":64.5})", {"head_dim"}), "");
-  EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":63})", {"rotary_dim"}), "") << "rotary_dim follows head_dim and is odd";
+  EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":63})", {"rotary_dim"}), "")
+      << "rotary_dim follows head_dim and is odd";
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":1e300})", {"head_dim"}), "");
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":18446744073709551680})", {"head_dim"}), "");
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":64,"rotary_dim":true})", {"rotary_dim"}), "");
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":64,"rotary_dim":128})", {"rotary_dim"}), "");
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":64,"layout":"neox"})", {"layout", "half_split"}), "");
   EXPECT_EQ(refused_text(R"({"rule":"default","theta":10000,"head_dim":64,"attention_factor":-1})", {"attention_factor"}), "");
-  EXPECT_EQ(refused_text(R"({"rule":"yarn","theta":10000,"head_dim":64,"factor":2,"original_max_position_embeddings":4096,"truncate":0})", {"truncate"}), "");
-  EXPECT_EQ(refused_text(R"({"rule":"yarn","theta":10000,"head_dim":64,"factor":2,"original_max_position_embeddings":4096,"ramp":"paper"})", {"ramp"}), "");
+  EXPECT_EQ(refused_text(R"({"rule":"yarn","theta":10000,"head_dim":64,"factor":2,"original_max_position_embeddings":4096,"truncate":0})",
+                         {"truncate"}),
+            "");
+  EXPECT_EQ(refused_text(R"({"rule":"yarn","theta":10000,"head_dim":64,"factor":2,"original_max_position_embeddings":4096,"ramp":"paper"})",
+                         {"ramp"}),
+            "");
   EXPECT_EQ(refused_text(R"({"rule":"yarn","theta":10000,"head_dim":64,"factor":2,"original_max_position_embeddings":4096.5})",
-                         {"original_max_position_embeddings"}), "");
-  EXPECT_EQ(refused_text(R"({"rule":"yarn","theta":10000,"head_dim":64,"factor":0.5,"original_max_position_embeddings":4096})", {"factor"}), "");
+                         {"original_max_position_embeddings"}),
+            "");
+  EXPECT_EQ(refused_text(R"({"rule":"yarn","theta":10000,"head_dim":64,"factor":0.5,"original_max_position_embeddings":4096})", {"factor"}),
+            "");
 }
 
 }  // namespace

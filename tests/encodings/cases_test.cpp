@@ -20,10 +20,14 @@ using gnomon::PairLayout;
 using gnomon::RotarySpec;
 namespace rotary = gnomon::rotary;
 
-RotarySpec spec_of(gnomon::RotaryRule rule, double theta, int width) { return {.rule = rule, .theta = theta, .head_dim = width, .rotary_dim = width}; }
+RotarySpec spec_of(gnomon::RotaryRule rule, double theta, int width) {
+  return {.rule = rule, .theta = theta, .head_dim = width, .rotary_dim = width};
+}
 
 /// Whether a value is the right one to `digits` significant digits.
-bool right(double value, double expected, int digits) { return std::abs(value - expected) <= 1.01 * std::abs(expected) * std::pow(10, 1 - digits); }
+bool right(double value, double expected, int digits) {
+  return std::abs(value - expected) <= 1.01 * std::abs(expected) * std::pow(10, 1 - digits);
+}
 
 /// A value must pass the check and the wrong one must not.
 void expect(double value, double expected, int digits, double seen) {
@@ -67,7 +71,8 @@ TEST(T01, TheAngleIsNotHalfPrecision) {  // gpt-neox/issues/1003
   const auto hf = gnomon::rotary_table(gnomon::frequencies(spec, gnomon::Numerics::hf), gnomon::Range{1857, 1858});
   EXPECT_NEAR(table_cos(hf, 0, 1), 0.306692809819, 1e-4) << "a float32 product is fine here";
 
-  const auto table = gnomon::rotary_table(frequencies, gnomon::Range{0, 2048}), truth = gnomon::rotary_table(frequencies, gnomon::Range{0, 2048}, DType::f64);
+  const auto table = gnomon::rotary_table(frequencies, gnomon::Range{0, 2048}),
+             truth = gnomon::rotary_table(frequencies, gnomon::Range{0, 2048}, DType::f64);
   double worst = 0, worst_half = 0;
   std::pair<std::size_t, std::size_t> where;
   for (std::size_t p = 0; p < 2048; p++) {
@@ -100,7 +105,8 @@ TEST(T02, PositionsAreNeverCast) {  // gpt-neox/pull/1016, UNI-D2/pull/6, candle
   const auto spec = spec_of(rotary::Default{}, 10000, 64);
   expect(cos_at(spec, 15962, 0), -0.908015901251, 12, -0.267950071128);
   EXPECT_NEAR(kernel_cos_sin<float>(spec, 15962, 0).first, -0.908015901251, 1.2e-7);
-  EXPECT_NEAR(kernel_cos_sin<std::uint16_t>(spec, 15962, 0).first, -0.908015901251, 2e-3) << "a bf16 tensor does not make its positions bf16";
+  EXPECT_NEAR(kernel_cos_sin<std::uint16_t>(spec, 15962, 0).first, -0.908015901251, 2e-3)
+      << "a bf16 tensor does not make its positions bf16";
   for (const auto& [number, distinct_in_bf16] : {std::pair(512, 385U), std::pair(1024, 513U), std::pair(4096, 769U)}) {
     std::vector<std::int64_t> positions, cast;
     for (int p = 0; p < number; p++) positions.push_back(p), cast.push_back(static_cast<std::int64_t>(nearest_bf16_of(p)));
@@ -162,18 +168,22 @@ TEST(T05, TheAngleIsNoFloat32Product) {  // mlx-lm/pull/1076, imp/pull/1325, Meg
   expect(frequencies.inv_freq[1], 0.81461723385654470, 16, 0.81461721658706665);
   expect(cos_at(spec, 131071, 1), -0.81731615002386427, 9, -0.81723183831931);
   expect(cos_at(spec, 1048575, 1), 0.70395138063893129, 8, 0.71521856077896);
-  for (const auto& [position, cosine, seen] : {std::tuple(131071, -0.81731615002386427, -0.81723183831931), std::tuple(1048575, 0.70395138063893129, 0.71521856077896)}) {
+  for (const auto& [position, cosine, seen] :
+       {std::tuple(131071, -0.81731615002386427, -0.81723183831931), std::tuple(1048575, 0.70395138063893129, 0.71521856077896)}) {
     EXPECT_NEAR(kernel_cos_sin<float>(spec, position, 1).first, cosine, 1.2e-7);
     EXPECT_GT(std::abs(seen - cosine), 1.2e-7) << "the kernel's bound tells the two apart";
   }
   // The whole row: the exact table keeps half an ulp, the product loses what the report says, worst at the pair it says.
-  for (const auto& [position, lost, pair] : {std::tuple(4095, 1.3e-4, -1), std::tuple(32767, 1.0e-3, -1), std::tuple(131071, 2.1e-3, 2), std::tuple(1048575, 3.9e-2, 2)}) {
-    const auto row = gnomon::rotary_table(frequencies, gnomon::Range{position, position + 1}), truth = gnomon::rotary_table(frequencies, gnomon::Range{position, position + 1}, DType::f64);
+  for (const auto& [position, lost, pair] :
+       {std::tuple(4095, 1.3e-4, -1), std::tuple(32767, 1.0e-3, -1), std::tuple(131071, 2.1e-3, 2), std::tuple(1048575, 3.9e-2, 2)}) {
+    const auto row = gnomon::rotary_table(frequencies, gnomon::Range{position, position + 1}),
+               truth = gnomon::rotary_table(frequencies, gnomon::Range{position, position + 1}, DType::f64);
     double worst = 0, worst_product = 0;
     int where = 0;
     for (std::size_t i = 0; i < 64; i++) {
       const float angle = static_cast<float>(position) * static_cast<float>(frequencies.inv_freq[i]);
-      worst = std::max({worst, std::abs(table_cos(row, 0, i) - table_cos(truth, 0, i)), std::abs(table_sin(row, 0, i) - table_sin(truth, 0, i))});
+      worst = std::max(
+          {worst, std::abs(table_cos(row, 0, i) - table_cos(truth, 0, i)), std::abs(table_sin(row, 0, i) - table_sin(truth, 0, i))});
       const double error = std::max(std::abs(std::cos(static_cast<double>(angle)) - table_cos(truth, 0, i)),
                                     std::abs(std::sin(static_cast<double>(angle)) - table_sin(truth, 0, i)));
       if (error > worst_product) worst_product = error, where = static_cast<int>(i);
@@ -190,7 +200,8 @@ const rotary::Llama3 llama32_1b{.factor = 32, .low_freq_factor = 1, .high_freq_f
 const rotary::Llama3 llama31_8b{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 8192};
 
 TEST(T06, Llama32Scaling) {  // tiny-vllm/pull/1, mlxcel/issues/1355
-  const auto scaled = gnomon::frequencies(spec_of(llama32_1b, 500000, 64)).inv_freq, plain = gnomon::frequencies(spec_of(rotary::Default{}, 500000, 64)).inv_freq;
+  const auto scaled = gnomon::frequencies(spec_of(llama32_1b, 500000, 64)).inv_freq,
+             plain = gnomon::frequencies(spec_of(rotary::Default{}, 500000, 64)).inv_freq;
   for (std::size_t i = 0; i < 15; i++) EXPECT_EQ(scaled[i], plain[i]) << i;
   for (std::size_t i = 18; i < 32; i++) EXPECT_EQ(scaled[i], plain[i] / 32) << i;
   EXPECT_TRUE(right(scaled[14], 0.0032114459947525910, 17));
@@ -214,7 +225,8 @@ double mean_cosine(const std::vector<double>& a, const std::vector<double>& b, d
 }
 
 TEST(T07, Llama31ScalingAndWhatSkippingItCosts) {  // mlx-vlm/pull/1710
-  const auto scaled = gnomon::frequencies(spec_of(llama31_8b, 500000, 128)).inv_freq, plain = gnomon::frequencies(spec_of(rotary::Default{}, 500000, 128)).inv_freq;
+  const auto scaled = gnomon::frequencies(spec_of(llama31_8b, 500000, 128)).inv_freq,
+             plain = gnomon::frequencies(spec_of(rotary::Default{}, 500000, 128)).inv_freq;
   for (std::size_t i = 0; i < 29; i++) EXPECT_EQ(scaled[i], plain[i]) << i;
   for (std::size_t i = 35; i < 64; i++) EXPECT_EQ(scaled[i], plain[i] / 8) << i;
   const double ratios[] = {0.828168411837, 0.643743133128, 0.493507122732, 0.371122279518, 0.271425477073, 0.190210743641};
@@ -222,13 +234,15 @@ TEST(T07, Llama31ScalingAndWhatSkippingItCosts) {  // mlx-vlm/pull/1710
   expect(scaled[29], 0.0021665707635033586, 16, plain[29]);
   expect(scaled[35], 9.5562123539646830e-5, 16, plain[35]);
   expect(scaled[63], 3.0689259889145111e-7, 16, plain[63]);
-  for (const auto& [position, mean] : {std::pair(1000, 0.9630635813), std::pair(8192, 0.7689460837), std::pair(20000, 0.6267698259), std::pair(60000, 0.5394534260), std::pair(131071, 0.5018345378)}) {
+  for (const auto& [position, mean] : {std::pair(1000, 0.9630635813), std::pair(8192, 0.7689460837), std::pair(20000, 0.6267698259),
+                                       std::pair(60000, 0.5394534260), std::pair(131071, 0.5018345378)}) {
     expect(mean_cosine(plain, scaled, position), mean, 9, mean_cosine(plain, plain, position));
   }
 }
 
 TEST(T08, ThetaIsTheOneGiven) {  // DeepSpeed/pull/8345, vllm/pull/28542
-  const auto given = gnomon::frequencies(spec_of(rotary::Default{}, 500000, 128)).inv_freq, defaulted = gnomon::frequencies(spec_of(rotary::Default{}, 10000, 128)).inv_freq;
+  const auto given = gnomon::frequencies(spec_of(rotary::Default{}, 500000, 128)).inv_freq,
+             defaulted = gnomon::frequencies(spec_of(rotary::Default{}, 10000, 128)).inv_freq;
   expect(given[1], 0.81461723385654470, 16, defaulted[1]);
   EXPECT_TRUE(right(defaulted[1], 0.86596432336006535, 16));
   for (const auto& [position, mean] : {std::pair(1, 0.99858), std::pair(10, 0.871), std::pair(100, 0.514), std::pair(1000, 0.193)}) {
@@ -255,7 +269,8 @@ TEST(T10, TheExplicitYarnFactor) {  // transformers/issues/38224, pull/40320
   EXPECT_TRUE(right(theirs.inv_freq[30], 0.00141310904744283, 15));
   expect(ours.inv_freq[63], 3.10234440187930e-7, 15, theirs.inv_freq[63]);
   EXPECT_TRUE(right(theirs.inv_freq[63], 9.92750208601376e-7, 15));
-  for (const auto& [pair, value] : {std::pair(23, 0.00697830584859866), std::pair(24, 0.00537532149079010), std::pair(39, 6.49039432083703e-5), std::pair(40, 4.44569852509731e-5)}) {
+  for (const auto& [pair, value] : {std::pair(23, 0.00697830584859866), std::pair(24, 0.00537532149079010),
+                                    std::pair(39, 6.49039432083703e-5), std::pair(40, 4.44569852509731e-5)}) {
     EXPECT_TRUE(right(ours.inv_freq[static_cast<std::size_t>(pair)], value, 15)) << pair;
   }
 }
@@ -266,7 +281,8 @@ TEST(T11, AnExplicitMagnitudeWins) {  // vllm/pull/46280, mlx-lm/pull/1507
   spec.attention_factor = 1;
   EXPECT_EQ(gnomon::frequencies(spec).attention_factor, 1);
   EXPECT_EQ(gnomon::frequencies(gnomon::rotary_from_json(gnomon::to_json(spec))).attention_factor, 1);
-  const std::string text = R"({"rule":"yarn","theta":10000,"head_dim":128,"factor":64,"original_max_position_embeddings":4096,"attention_factor":)";
+  const std::string text =
+      R"({"rule":"yarn","theta":10000,"head_dim":128,"factor":64,"original_max_position_embeddings":4096,"attention_factor":)";
   EXPECT_EQ(gnomon::frequencies(gnomon::rotary_from_json(text + "1.0}")).attention_factor, 1);
   expect(gnomon::frequencies(gnomon::rotary_from_json(text + "null}")).attention_factor, 1.41588830833597, 15, 1);
 }
@@ -313,7 +329,8 @@ TEST(T13, MscalePairs) {  // sglang/pull/22711, transformers/pull/47435 (cos and
   rule.factor = 40, rule.mscale = 0.707, rule.mscale_all_dim = 0.707;
   const auto ours = gnomon::frequencies(spec_of(rule, 10000, 64));
   EXPECT_EQ(ours.attention_factor, 1);
-  for (const auto& [pair, value] : {std::pair(11, 0.0390069265671439), std::pair(16, 0.00550000000000000), std::pair(22, 1.77827941003892e-4), std::pair(24, 2.5e-5)}) {
+  for (const auto& [pair, value] :
+       {std::pair(11, 0.0390069265671439), std::pair(16, 0.00550000000000000), std::pair(22, 1.77827941003892e-4), std::pair(24, 2.5e-5)}) {
     EXPECT_TRUE(right(ours.inv_freq[static_cast<std::size_t>(pair)], value, 15)) << pair;
   }
   rule.mscale = 0;  // a zero does not count as given
@@ -343,7 +360,8 @@ TEST(T14, FractionalYarnBounds) {  // vllm/issues/27722, pull/28244, sglang/pull
 
 TEST(T15, TheRampAtTheEdges) {  // torchtitan/pull/4215, minimind/issues/602
   const auto early = gnomon::frequencies(spec_of(yarn(4, 128), 10000, 64)).inv_freq;
-  for (const auto& [pair, value] : {std::pair(0, 1.0), std::pair(1, 0.698765058696152), std::pair(5, 0.156295085145882), std::pair(10, 0.0178926785287838), std::pair(11, 0.0105424125857146)}) {
+  for (const auto& [pair, value] : {std::pair(0, 1.0), std::pair(1, 0.698765058696152), std::pair(5, 0.156295085145882),
+                                    std::pair(10, 0.0178926785287838), std::pair(11, 0.0105424125857146)}) {
     EXPECT_TRUE(right(early[static_cast<std::size_t>(pair)], value, 15)) << pair;
   }
   const auto late = gnomon::frequencies(spec_of(yarn(4, 131072), 10000, 64)).inv_freq;  // the upper bound is 35 although there are 32 pairs

@@ -18,7 +18,8 @@ using gnomon::TensorView;
 
 class BadInput : public testing::Test {
  protected:
-  gnomon::Frequencies frequencies = gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = 8, .rotary_dim = 8});
+  gnomon::Frequencies frequencies =
+      gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = 8, .rotary_dim = 8});
   std::vector<float> memory = std::vector<float>(4096, 1.0F);
   TensorView x{memory.data(), DType::f32, {2, 2, 3, 8}, {48, 24, 8, 1}};
   TensorView out{memory.data() + 1024, DType::f32, {2, 2, 3, 8}, {48, 24, 8, 1}};
@@ -146,7 +147,9 @@ TEST_F(BadInput, TablesRefuseTheSamePositions) {
 }
 
 TEST(Positions, AreCountedLikeAPythonSlice) {
-  const auto number = [](std::int64_t start, std::int64_t stop, std::int64_t step) { return gnomon::count(gnomon::Range{start, stop, step}); };
+  const auto number = [](std::int64_t start, std::int64_t stop, std::int64_t step) {
+    return gnomon::count(gnomon::Range{start, stop, step});
+  };
   EXPECT_EQ(number(0, 10, 1), 10U);
   EXPECT_EQ(number(0, 10, 3), 4U);
   EXPECT_EQ(number(0, 9, 3), 3U);

@@ -26,7 +26,11 @@ Strided<std::uint16_t> all_values(gnomon::PairLayout layout) {
 }
 
 gnomon::Frequencies with_magnitude(int head_dim, gnomon::PairLayout layout, double magnitude) {
-  return gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = head_dim, .rotary_dim = head_dim, .layout = layout,
+  return gnomon::frequencies({.rule = gnomon::rotary::Default{},
+                              .theta = 10000,
+                              .head_dim = head_dim,
+                              .rotary_dim = head_dim,
+                              .layout = layout,
                               .attention_factor = magnitude});
 }
 
@@ -52,7 +56,8 @@ TEST_P(Bf16, TiesGoToTheEvenNeighbour) {
     const auto positions = zeros(x);
     // 1.5 and its like put many products halfway, 1 + 2^-8 only powers of two; 1 + 2^-9 makes the largest finite value a tie with
     // infinity, 1 + 2^-16 moves what was a tie just above it; 1 leaves all as they are.
-    for (const double magnitude : {1.0, 1.5, 1.25, 1.75, 0.75, 1 + 0x1p-8, 1 + 3 * 0x1p-8, 1 - 0x1p-9, 1 + 0x1p-9, 0.5, 1.5 * (1 + 0x1p-16)}) {
+    for (const double magnitude :
+         {1.0, 1.5, 1.25, 1.75, 0.75, 1 + 0x1p-8, 1 + 3 * 0x1p-8, 1 - 0x1p-9, 1 + 0x1p-9, 0.5, 1.5 * (1 + 0x1p-16)}) {
       auto out = x;
       gnomon::rotate(out.view(), with_magnitude(64, layout, magnitude), gnomon::Ids{positions});
       for (std::int64_t t = 0; t < x.shape[2]; t++) {
@@ -94,7 +99,8 @@ TEST_P(Bf16, NaNAndInfinityReachTheirPairAndNoOther) {
     for (int pairs = 1; pairs <= 33; pairs += 4) {
       const auto frequencies = with_magnitude(2 * pairs, layout, 1);
       for (int hurt = 0; hurt < pairs; hurt++) {
-        for (const std::uint16_t special : {std::uint16_t{0x7f80}, std::uint16_t{0xff80}, std::uint16_t{0x7fff}, std::uint16_t{0x7f81}, std::uint16_t{0xffff}}) {
+        for (const std::uint16_t special :
+             {std::uint16_t{0x7f80}, std::uint16_t{0xff80}, std::uint16_t{0x7fff}, std::uint16_t{0x7f81}, std::uint16_t{0xffff}}) {
           Strided<std::uint16_t> x({1, 1, 1, 2 * pairs}, Order::bhtd);
           for (int d = 0; d < 2 * pairs; d++) x.at(0, 0, 0, d) = 0x3f80;
           const bool half_split = layout == gnomon::PairLayout::half_split;

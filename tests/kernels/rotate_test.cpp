@@ -17,7 +17,7 @@ using namespace testing_support;
 using gnomon::Direction;
 using gnomon::PairLayout;
 
-constexpr double f32_unit = 0x1p-24;          // one rounding
+constexpr double f32_unit = 0x1p-24;           // one rounding
 constexpr double trigonometry_bound = 1.2e-7;  // of cos and of sin, at every position of the contract
 
 struct Job {
@@ -53,11 +53,15 @@ void draw_positions(SequenceDraw& draw, const Job& job, Form form, GivenPosition
   }
   for (std::int64_t k = 0; k < number; k++) {
     const std::int64_t position = k == 0 ? -reach : k == 1 ? reach : draw.whole(-reach, reach);
-    if (form == Form::ids32) given.ids32.push_back(static_cast<std::int32_t>(position));
-    else given.ids.push_back(position);
+    if (form == Form::ids32)
+      given.ids32.push_back(static_cast<std::int32_t>(position));
+    else
+      given.ids.push_back(position);
   }
-  if (form == Form::ids32) given.positions = gnomon::Ids32{given.ids32};
-  else given.positions = gnomon::Ids{given.ids};
+  if (form == Form::ids32)
+    given.positions = gnomon::Ids32{given.ids32};
+  else
+    given.positions = gnomon::Ids{given.ids};
 }
 
 /// Worst error of a run as a share of its bound, and worst error over (|a| + |b|) times the magnitude.
@@ -91,8 +95,9 @@ void compare(const Job& job, const Strided<Element>& before, const Strided<Eleme
           for (const int channel : {first, second}) {
             const double real = truth.at(b, h, t, channel), got = decode(after.at(b, h, t, channel));
             const double bound = bound_of<Element>(size, real, magnitude, position);
-            ASSERT_LE(std::abs(got - real), bound) << "b " << b << " h " << h << " t " << t << " channel " << channel << " position " << position << "\n"
-                                                   << gnomon::to_json(job.spec);
+            ASSERT_LE(std::abs(got - real), bound)
+                << "b " << b << " h " << h << " t " << t << " channel " << channel << " position " << position << "\n"
+                << gnomon::to_json(job.spec);
             worst.share = std::max(worst.share, std::abs(got - real) / bound);
             if (size > 0) worst.relative = std::max(worst.relative, std::abs(got - real) / size);
           }
@@ -142,7 +147,12 @@ void run(const Job& job, Form form, SequenceDraw& draw, Worst& worst) {
 }
 
 gnomon::RotarySpec plain(int head_dim, int rotary_dim, int offset, PairLayout layout) {
-  return {.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = head_dim, .rotary_dim = rotary_dim, .rotary_offset = offset, .layout = layout};
+  return {.rule = gnomon::rotary::Default{},
+          .theta = 10000,
+          .head_dim = head_dim,
+          .rotary_dim = rotary_dim,
+          .rotary_offset = offset,
+          .layout = layout};
 }
 
 const PairLayout layouts[] = {PairLayout::half_split, PairLayout::interleaved};
@@ -163,8 +173,8 @@ void sizes_around_the_vector_width() {
         for (const auto form : forms) run<Element>(job, form, draw, worst);
       }
   }
-  std::cout << "[ measured ] " << gnomon::kernel_target() << " " << gnomon::name_of(dtype_for<Element>()) << ": worst error " << worst.relative
-            << " of |a| + |b|, " << worst.share << " of its bound\n";
+  std::cout << "[ measured ] " << gnomon::kernel_target() << " " << gnomon::name_of(dtype_for<Element>()) << ": worst error "
+            << worst.relative << " of |a| + |b|, " << worst.share << " of its bound\n";
 }
 
 TEST_P(Rotate, SizesAroundTheVectorWidthF32) { sizes_around_the_vector_width<float>(); }
@@ -178,7 +188,8 @@ void orders_and_positions() {
     for (const auto out : all_orders)
       for (const auto layout : layouts)
         for (const bool per_row : {false, true}) {
-          const Job job{.spec = plain(44, 38, 4, layout), .batch = 3, .heads = 2, .tokens = 5, .in = in, .out = out, .per_row = per_row, .far = true};
+          const Job job{
+              .spec = plain(44, 38, 4, layout), .batch = 3, .heads = 2, .tokens = 5, .in = in, .out = out, .per_row = per_row, .far = true};
           run<Element>(job, forms[draw.whole(0, 2)], draw, worst);
         }
 }
@@ -192,7 +203,10 @@ void every_rule() {
   Worst worst;
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) {
     for (int round = 0; round < 20; round++) {
-      Job job{.spec = draw_spec<Rule>(draw, {.most_pairs = 70}), .batch = draw.whole(1, 3), .heads = draw.whole(1, 4), .tokens = draw.whole(1, 40)};
+      Job job{.spec = draw_spec<Rule>(draw, {.most_pairs = 70}),
+              .batch = draw.whole(1, 3),
+              .heads = draw.whole(1, 4),
+              .tokens = draw.whole(1, 40)};
       job.in = all_orders[draw.whole(0, 4)];
       job.out = all_orders[draw.whole(0, 4)];
       job.per_row = draw.whole(0, 1) == 1;
@@ -214,7 +228,12 @@ TEST_P(Rotate, LongRunsOfTokens) {
   Worst worst;
   for (const int pairs : {1, 5, 64})
     for (const bool per_row : {false, true}) {
-      const Job job{.spec = plain(2 * pairs, 2 * pairs, 0, PairLayout::half_split), .batch = 2, .heads = 1, .tokens = 301, .in = Order::bthd, .per_row = per_row};
+      const Job job{.spec = plain(2 * pairs, 2 * pairs, 0, PairLayout::half_split),
+                    .batch = 2,
+                    .heads = 1,
+                    .tokens = 301,
+                    .in = Order::bthd,
+                    .per_row = per_row};
       for (const auto form : forms) run<float>(job, form, draw, worst);
     }
 }

@@ -40,8 +40,10 @@ void expect_rotary(const json& expected, const RotarySpec& spec) {
   const json got = json::parse(to_json(spec));
   for (const auto& [field, value] : expected.items()) {
     if (field == "inv_freq_check") continue;
-    if (value.is_number_float()) EXPECT_NEAR(got.at(field).get<double>(), value.get<double>(), 4e-16 * value.get<double>()) << field;
-    else EXPECT_EQ(got.at(field), value) << field;
+    if (value.is_number_float())
+      EXPECT_NEAR(got.at(field).get<double>(), value.get<double>(), 4e-16 * value.get<double>()) << field;
+    else
+      EXPECT_EQ(got.at(field), value) << field;
   }
   const auto inv = frequencies(spec).inv_freq;
   for (const auto& [pair, value] : expected.at("inv_freq_check").items()) {
@@ -55,7 +57,8 @@ TEST_P(Configs, AsTheAnswerKeySays) {
   const json& expected = answer_key().at(GetParam());
   const Model model = read_model(data / "configs" / GetParam());
   EXPECT_EQ(model.layers, expected.at("layers"));
-  for (const auto& code : expected.at("must_doubt")) EXPECT_NE(find_doubt(model, code.get<std::string>()), nullptr) << code << " is missing from: " << codes(model);
+  for (const auto& code : expected.at("must_doubt"))
+    EXPECT_NE(find_doubt(model, code.get<std::string>()), nullptr) << code << " is missing from: " << codes(model);
   const auto length = [](const json& value) { return value.is_null() ? std::nullopt : std::optional(value.get<std::int64_t>()); };
   EXPECT_EQ(model.declared, length(expected["length"]["declared"]));
   EXPECT_EQ(model.derived, length(expected["length"]["derived"]));
@@ -90,7 +93,8 @@ TEST_P(Configs, NoOtherDoubts) {
   const json& expected = answer_key().at(GetParam());
   for (const auto& doubt : read_model(data / "configs" / GetParam()).doubts) {
     if (doubt.code == "rule-not-available") continue;
-    EXPECT_NE(std::find(expected["must_doubt"].begin(), expected["must_doubt"].end(), doubt.code), expected["must_doubt"].end()) << doubt.code;
+    EXPECT_NE(std::find(expected["must_doubt"].begin(), expected["must_doubt"].end(), doubt.code), expected["must_doubt"].end())
+        << doubt.code;
   }
 }
 

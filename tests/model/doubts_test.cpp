@@ -15,7 +15,8 @@ namespace {
 const std::map<std::string, Level> sections = {{"## Errors", Level::error}, {"## Warnings", Level::warning}, {"## Notes", Level::note}};
 
 std::string row(const DoubtInfo& info) {
-  return "| `" + std::string(info.code) + "` | " + std::string(info.cause) + " | " + std::string(info.cost) + " | " + std::string(info.remedy) + " |";
+  return "| `" + std::string(info.code) + "` | " + std::string(info.cause) + " | " + std::string(info.cost) + " | " +
+         std::string(info.remedy) + " |";
 }
 
 TEST(Doubts, ThePageHasEveryCodeUnderItsLevelAndNoOther) {
@@ -35,7 +36,8 @@ TEST(Doubts, CodesAreUniqueAndKebabCase) {
   std::set<std::string_view> seen;
   for (const auto& info : list_doubts()) {
     EXPECT_TRUE(seen.insert(info.code).second) << info.code;
-    for (const char c : info.code) EXPECT_TRUE(std::islower(static_cast<unsigned char>(c)) || c == '-' || std::isdigit(static_cast<unsigned char>(c))) << info.code;
+    for (const char c : info.code)
+      EXPECT_TRUE(std::islower(static_cast<unsigned char>(c)) || c == '-' || std::isdigit(static_cast<unsigned char>(c))) << info.code;
     EXPECT_FALSE(info.cause.empty() || info.cost.empty() || info.remedy.empty()) << info.code;
   }
 }

@@ -2,8 +2,10 @@
 // GGUF headers written here: every architecture's meaning, and every kind of damage.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "gnomon/gnomon.hpp"
 #include "model/gguf_writer.hpp"
@@ -16,7 +18,7 @@ Model read(const GgufWriter& writer) { return read_text(writer.file(), "small.gg
 
 std::string refusal(std::string_view bytes) {
   try {
-    read_text(bytes, "small.gguf");
+    files::read_gguf(std::as_bytes(std::span(bytes)), "small.gguf", "small.gguf");
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::malformed) << error.what();
     return error.what();
@@ -54,7 +56,9 @@ TEST(Gguf, Llama) {
 
 TEST(Gguf, LayoutFollowsTheArchitecture) {
   for (const auto* architecture : {"qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi2", "phi3", "gptneox"}) {
-    const Model model = read(small_model(architecture).f32(std::string(architecture) + ".rope.freq_base", 10000).u32(std::string(architecture) + ".attention.sliding_window", 100));
+    const Model model = read(small_model(architecture)
+                                 .f32(std::string(architecture) + ".rope.freq_base", 10000)
+                                 .u32(std::string(architecture) + ".attention.sliding_window", 100));
     EXPECT_NE(model.worst(), Level::error) << architecture << " " << codes(model);
     EXPECT_EQ(rotary_of(model, 0).layout, PairLayout::half_split) << architecture;
   }
@@ -66,7 +70,8 @@ TEST(Gguf, PartialWidth) {
   EXPECT_EQ(rotary_of(model).rotary_dim, 32);
   EXPECT_EQ(rotary_of(model).head_dim, 64);
   EXPECT_EQ(codes(read(small_model("phi2").f32("phi2.rope.freq_base", 10000).u32("phi2.rope.dimension_count", 33))), "rotary-width-odd");
-  EXPECT_EQ(codes(read(small_model("phi2").f32("phi2.rope.freq_base", 10000).u32("phi2.rope.dimension_count", 66))), "rotary-width-out-of-range");
+  EXPECT_EQ(codes(read(small_model("phi2").f32("phi2.rope.freq_base", 10000).u32("phi2.rope.dimension_count", 66))),
+            "rotary-width-out-of-range");
 }
 
 TEST(Gguf, HeadDimIsTheKeyLength) {
@@ -82,17 +87,23 @@ TEST(Gguf, MissingBase) {
 
 TEST(Gguf, LinearScaling) {
   const auto base = [] { return small_model("llama").f32("llama.rope.freq_base", 10000); };
-  EXPECT_EQ(std::get<rotary::Linear>(rotary_of(read(base().text("llama.rope.scaling.type", "linear").f32("llama.rope.scaling.factor", 4))).rule).factor, 4);
+  EXPECT_EQ(
+      std::get<rotary::Linear>(rotary_of(read(base().text("llama.rope.scaling.type", "linear").f32("llama.rope.scaling.factor", 4))).rule)
+          .factor,
+      4);
   EXPECT_EQ(std::get<rotary::Linear>(rotary_of(read(base().f32("llama.rope.scale_linear", 2))).rule).factor, 2);
-  for (const auto& writer : {base().text("llama.rope.scaling.type", "none").f32("llama.rope.scaling.factor", 4), base().f32("llama.rope.scaling.factor", 1),
-                             base().text("llama.rope.scaling.type", "linear")}) {
+  for (const auto& writer : {base().text("llama.rope.scaling.type", "none").f32("llama.rope.scaling.factor", 4),
+                             base().f32("llama.rope.scaling.factor", 1), base().text("llama.rope.scaling.type", "linear")}) {
     EXPECT_TRUE(std::holds_alternative<rotary::Default>(rotary_of(read(writer)).rule));
   }
 }
 
 TEST(Gguf, Yarn) {
-  auto writer = small_model("qwen2").f32("qwen2.rope.freq_base", 1e6).text("qwen2.rope.scaling.type", "yarn").f32("qwen2.rope.scaling.factor", 4);
-  writer.u32("qwen2.rope.scaling.original_context_length", 1024).boolean("qwen2.rope.scaling.finetuned", true).f32("qwen2.rope.scaling.yarn_beta_fast", 16);
+  auto writer =
+      small_model("qwen2").f32("qwen2.rope.freq_base", 1e6).text("qwen2.rope.scaling.type", "yarn").f32("qwen2.rope.scaling.factor", 4);
+  writer.u32("qwen2.rope.scaling.original_context_length", 1024)
+      .boolean("qwen2.rope.scaling.finetuned", true)
+      .f32("qwen2.rope.scaling.yarn_beta_fast", 16);
   const Model model = read(writer);
   EXPECT_EQ(codes(model), "");
   EXPECT_TRUE(model.unread.empty());
@@ -109,13 +120,19 @@ TEST(Gguf, Yarn) {
 TEST(Gguf, ScalingsThisVersionDoesNotHaveAreErrors) {
   const auto base = [] { return small_model("phi3").f32("phi3.rope.freq_base", 10000); };
   EXPECT_EQ(codes(read(base().text("phi3.rope.scaling.type", "longrope"))), "rule-not-available");
-  EXPECT_EQ(codes(read(base().tensor("rope_factors_long.weight", std::vector<float>(32, 2)).tensor("rope_factors_short.weight", std::vector<float>(32, 1)))), "rule-not-available");
+  EXPECT_EQ(codes(read(base()
+                           .tensor("rope_factors_long.weight", std::vector<float>(32, 2))
+                           .tensor("rope_factors_short.weight", std::vector<float>(32, 1)))),
+            "rule-not-available");
   EXPECT_EQ(codes(read(base().text("phi3.rope.scaling.type", "made_up"))), "scaling-unknown");
   EXPECT_EQ(codes(read(base().array("phi3.rope.dimension_sections", 5, std::vector<std::int32_t>{8, 12, 12, 0}))), "rule-not-available");
 }
 
 TEST(Gguf, Gemma3HasTwoBases) {
-  auto writer = small_model("gemma3").f32("gemma3.rope.freq_base", 1e6).f32("gemma3.rope.scaling.factor", 8).text("gemma3.rope.scaling.type", "linear");
+  auto writer = small_model("gemma3")
+                    .f32("gemma3.rope.freq_base", 1e6)
+                    .f32("gemma3.rope.scaling.factor", 8)
+                    .text("gemma3.rope.scaling.type", "linear");
   const Model model = read(writer.u32("gemma3.attention.sliding_window", 1024).u32("gemma3.attention.key_length", 256));
   EXPECT_EQ(codes(model), "");
   ASSERT_EQ(model.groups.size(), 2U);
@@ -129,8 +146,14 @@ TEST(Gguf, Gemma3HasTwoBases) {
 TEST(Gguf, Gemma2AlternatesAndItsLargestModelHasAnotherScale) {
   const auto with_layers = [](std::uint32_t layers) {
     GgufWriter writer;
-    writer.text("general.architecture", "gemma2").u32("gemma2.block_count", layers).u32("gemma2.embedding_length", 4608).u32("gemma2.attention.head_count", 32);
-    return read(writer.u32("gemma2.attention.key_length", 128).u32("gemma2.context_length", 8192).f32("gemma2.rope.freq_base", 10000).u32("gemma2.attention.sliding_window", 4096));
+    writer.text("general.architecture", "gemma2")
+        .u32("gemma2.block_count", layers)
+        .u32("gemma2.embedding_length", 4608)
+        .u32("gemma2.attention.head_count", 32);
+    return read(writer.u32("gemma2.attention.key_length", 128)
+                    .u32("gemma2.context_length", 8192)
+                    .f32("gemma2.rope.freq_base", 10000)
+                    .u32("gemma2.attention.sliding_window", 4096));
   };
   EXPECT_NEAR(with_layers(46).groups[0].spec.softmax_scale, 1.0 / 12, 1e-16);
   EXPECT_NEAR(with_layers(42).groups[0].spec.softmax_scale, 1 / std::sqrt(128.0), 1e-16);
@@ -165,21 +188,26 @@ TEST(Gguf, Llama3IsRecognisedByItsDivisors) {
   EXPECT_EQ(model.original, 8192);
 }
 
-TEST(Gguf, DivisorsOfOneAreNoScaling) { EXPECT_TRUE(std::holds_alternative<rotary::Default>(rotary_of(read(llama_with_divisors(std::vector<float>(32, 1)))).rule)); }
+TEST(Gguf, DivisorsOfOneAreNoScaling) {
+  EXPECT_TRUE(std::holds_alternative<rotary::Default>(rotary_of(read(llama_with_divisors(std::vector<float>(32, 1)))).rule));
+}
 
 TEST(Gguf, OtherDivisorsAreAnError) {
   auto bent = llama3_divisors(500000, 32, 32, 4);
   bent[16] *= 1.001F;
-  for (const auto& divisors : {bent, llama3_divisors(500000, 32, 32, 5), llama3_divisors(10000, 32, 32, 4), llama3_divisors(500000, 16, 32, 4), std::vector<float>(32, 2),
-                               std::vector<float>(32, 0.5F), std::vector<float>(32, std::numeric_limits<float>::quiet_NaN()), std::vector<float>(32, 0)}) {
+  for (const auto& divisors : {bent, llama3_divisors(500000, 32, 32, 5), llama3_divisors(10000, 32, 32, 4),
+                               llama3_divisors(500000, 16, 32, 4), std::vector<float>(32, 2), std::vector<float>(32, 0.5F),
+                               std::vector<float>(32, std::numeric_limits<float>::quiet_NaN()), std::vector<float>(32, 0)}) {
     EXPECT_EQ(codes(read(llama_with_divisors(divisors))), "frequency-tensor");
   }
 }
 
 TEST(Gguf, ADivisorTensorOutsideTheFileIsRefused) {
   const auto base = [] { return small_model("llama").f32("llama.rope.freq_base", 500000); };
-  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{1} << 40, std::numeric_limits<std::uint64_t>::max(), std::numeric_limits<std::uint64_t>::max() - 40}) {
-    EXPECT_NE(refusal(base().tensor_header("rope_freqs.weight", {32}, 0, offset).file()).find("rope_freqs.weight"), std::string::npos) << offset;
+  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{1} << 40, std::numeric_limits<std::uint64_t>::max(),
+                                     std::numeric_limits<std::uint64_t>::max() - 40}) {
+    EXPECT_NE(refusal(base().tensor_header("rope_freqs.weight", {32}, 0, offset).file()).find("rope_freqs.weight"), std::string::npos)
+        << offset;
   }
   for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1} << 62, std::numeric_limits<std::uint64_t>::max()}) {
     EXPECT_NE(refusal(base().tensor_header("rope_freqs.weight", {size}, 0, 0).file()).find("rope_freqs.weight"), std::string::npos) << size;
@@ -191,7 +219,11 @@ TEST(Gguf, ADivisorTensorOutsideTheFileIsRefused) {
 
 GgufWriter rich_model() {
   auto writer = small_model("llama").f32("llama.rope.freq_base", 500000).u32("llama.rope.dimension_count", 64);
-  writer.texts("tokenizer.ggml.tokens", {"a", "bc", ""}).array("tokenizer.ggml.scores", 6, std::vector<float>{0.5F, 1.5F}).boolean("b", true).u64("u", 7).f64("f", 1);
+  writer.texts("tokenizer.ggml.tokens", {"a", "bc", ""})
+      .array("tokenizer.ggml.scores", 6, std::vector<float>{0.5F, 1.5F})
+      .boolean("b", true)
+      .u64("u", 7)
+      .f64("f", 1);
   return writer.tensor_header("token_embd.weight", {512, 3}, 0, 0).tensor_header("blk.0.attn_q.weight", {512, 512}, 8, 64);
 }
 
@@ -203,7 +235,8 @@ TEST(GgufDamage, EveryPrefixIsRefusedWithKeyAndOffset) {
     ASSERT_NE(message.find("at byte "), std::string::npos) << size << ": " << message;
     ASSERT_NE(message.find("small.gguf: "), std::string::npos) << message;
   }
-  for (std::size_t size = 0; size < 4; size++) EXPECT_NE(refusal(std::string_view(whole).substr(0, size)), "") << size;
+  for (std::size_t size = 0; size < 4; size++)
+    EXPECT_THROW(read_text(std::string_view(whole).substr(0, size), "small.gguf"), Error) << size;
 }
 
 TEST(GgufDamage, TruncationNamesTheKey) {
@@ -219,8 +252,9 @@ TEST(GgufDamage, LengthsNearTheLargestInteger) {
   const std::string u32_type(reinterpret_cast<const char*>(std::array<std::uint32_t, 1>{4}.data()), 4);
   const std::string text_type(reinterpret_cast<const char*>(std::array<std::uint32_t, 1>{8}.data()), 4);
   const std::string array_type(reinterpret_cast<const char*>(std::array<std::uint32_t, 1>{9}.data()), 4);
-  for (const std::uint64_t length : {std::numeric_limits<std::uint64_t>::max(), std::numeric_limits<std::uint64_t>::max() - 7, std::uint64_t{1} << 63, std::uint64_t{1} << 62,
-                                     (std::uint64_t{1} << 62) + 1, std::uint64_t{1} << 61, std::uint64_t{1} << 32}) {
+  for (const std::uint64_t length :
+       {std::numeric_limits<std::uint64_t>::max(), std::numeric_limits<std::uint64_t>::max() - 7, std::uint64_t{1} << 63,
+        std::uint64_t{1} << 62, (std::uint64_t{1} << 62) + 1, std::uint64_t{1} << 61, std::uint64_t{1} << 32}) {
     expect_refused(small_model("llama").bytes("long", 8, little_endian(length) + "text").file(), "key long", "bytes");
     for (const auto& type : {u32_type, text_type, array_type}) {
       expect_refused(small_model("llama").bytes("many", 9, type + little_endian(length) + "text").file(), "key many", "entries");
@@ -244,7 +278,8 @@ TEST(GgufDamage, OtherVersionsAndByteOrders) {
 TEST(GgufDamage, ContradictionsAndUnknownTypes) {
   expect_refused(small_model("llama").u32("llama.block_count", 3).file(), "key llama.block_count", "twice");
   expect_refused(small_model("llama").bytes("odd", 13, "....").file(), "key odd", "unknown value type 13");
-  expect_refused(small_model("llama").bytes("odd", 9, std::string("\x0d\0\0\0\0\0\0\0\0\0\0\0", 12)).file(), "key odd", "unknown element type 13");
+  expect_refused(small_model("llama").bytes("odd", 9, std::string("\x0d\0\0\0\0\0\0\0\0\0\0\0", 12)).file(), "key odd",
+                 "unknown element type 13");
   expect_refused(small_model("llama").u32("general.alignment", 33).file(), "start of the data", "power of two");
   expect_refused(small_model("llama").tensor_header("wide", std::vector<std::uint64_t>(9, 1), 0, 0).file(), "tensor wide", "axes");
   std::string deep;
@@ -268,15 +303,18 @@ TEST(GgufDamage, BadShapesAreErrorDoubts) {
   };
   const auto shape = [](std::uint32_t layers, std::uint32_t width, std::uint32_t heads) {
     GgufWriter writer;
-    writer.text("general.architecture", "llama").u32("llama.block_count", layers).u32("llama.embedding_length", width).u32("llama.attention.head_count", heads);
+    writer.text("general.architecture", "llama")
+        .u32("llama.block_count", layers)
+        .u32("llama.embedding_length", width)
+        .u32("llama.attention.head_count", heads);
     return writer.f32("llama.rope.freq_base", 10000);
   };
   EXPECT_EQ(worst(shape(0, 512, 8)), Level::error);
   EXPECT_EQ(worst(shape(4000000000U, 512, 8)), Level::error);
   EXPECT_EQ(worst(shape(100000000U, 512, 8)), Level::error);
   EXPECT_EQ(worst(shape(2, 512, 0)), Level::error);
-  EXPECT_EQ(worst(shape(2, 520, 8)), Level::error);   // head_dim 65
-  EXPECT_EQ(worst(shape(2, 513, 8)), Level::error);   // not a whole head
+  EXPECT_EQ(worst(shape(2, 520, 8)), Level::error);  // head_dim 65
+  EXPECT_EQ(worst(shape(2, 513, 8)), Level::error);  // not a whole head
   EXPECT_EQ(worst(shape(2, 2000000000U, 1)), Level::error);
   EXPECT_EQ(worst(shape(2, 512, 8).text("llama.context_length", "long").f32("llama.rope.scaling.factor", -2)), Level::error);
   EXPECT_EQ(worst(small_model("llama").f32("llama.rope.freq_base", 0)), Level::error);
@@ -289,7 +327,10 @@ TEST(GgufDamage, BadShapesAreErrorDoubts) {
 TEST(Gguf, OneNumberPerLayer) {
   GgufWriter same, differ;
   for (auto* writer : {&same, &differ}) {
-    writer->text("general.architecture", "llama").u32("llama.block_count", 2).u32("llama.embedding_length", 512).u32("llama.attention.head_count", 8);
+    writer->text("general.architecture", "llama")
+        .u32("llama.block_count", 2)
+        .u32("llama.embedding_length", 512)
+        .u32("llama.attention.head_count", 8);
     writer->f32("llama.rope.freq_base", 10000);
   }
   EXPECT_EQ(read(same.array("llama.attention.head_count_kv", 5, std::vector<std::int32_t>{2, 2})).kv_heads, 2);

@@ -14,7 +14,9 @@ class GgufWriter {
  public:
   explicit GgufWriter(std::uint32_t version = 3) : version_(version) {}
 
-  GgufWriter& text(std::string_view key, std::string_view value) { return begin(key, 8).raw(body_, std::uint64_t{value.size()}).append(body_, value); }
+  GgufWriter& text(std::string_view key, std::string_view value) {
+    return begin(key, 8).raw(body_, std::uint64_t{value.size()}).append(body_, value);
+  }
   GgufWriter& u32(std::string_view key, std::uint32_t value) { return begin(key, 4).raw(body_, value); }
   GgufWriter& i32(std::string_view key, std::int32_t value) { return begin(key, 5).raw(body_, value); }
   GgufWriter& u64(std::string_view key, std::uint64_t value) { return begin(key, 10).raw(body_, value); }

@@ -55,7 +55,9 @@ TEST(Theta, InEitherPlaceAloneIsNoConflict) {
 // ── T09: a default block is not scaling ──
 
 TEST(Scaling, ADefaultBlockIsNotScaling) {
-  const Model model = llama({{"rope_theta", 10000.0}, {"max_position_embeddings", 4096}, {"qk_rope_head_dim", 64},
+  const Model model = llama({{"rope_theta", 10000.0},
+                             {"max_position_embeddings", 4096},
+                             {"qk_rope_head_dim", 64},
                              {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1000000.0}}}});
   EXPECT_EQ(codes(model), "theta-conflict");
   const Doubt& doubt = *find_doubt(model, "theta-conflict");
@@ -69,7 +71,7 @@ TEST(Scaling, ADefaultBlockIsNotScaling) {
   EXPECT_EQ(spec.theta, 1000000);
   EXPECT_NE(spec.theta, 10000);
   EXPECT_EQ(effective_attention_factor(spec), 1);
-  EXPECT_EQ(model.groups[0].spec.softmax_scale, 1 / std::sqrt(128.0));
+  EXPECT_EQ(model.groups[0].spec.softmax_scale, std::pow(128.0, -0.5));
   EXPECT_EQ(model.original, std::nullopt);
 }
 
@@ -229,8 +231,8 @@ TEST(AttentionFactor, IsTheMagnitudeAndNotItsSquare) {
 // ── T14: fractional bounds ──
 
 TEST(Yarn, TruncateFalseKeepsFractionalBounds) {
-  const json block = {{"rope_type", "yarn"}, {"factor", 32.0}, {"beta_fast", 32.0}, {"beta_slow", 1.0}, {"truncate", false},
-                      {"original_max_position_embeddings", 4096}};
+  const json block = {{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
+                      {"beta_slow", 1.0},    {"truncate", false}, {"original_max_position_embeddings", 4096}};
   const Model model = llama({{"head_dim", 64}, {"rope_theta", 150000}, {"max_position_embeddings", 131072}, {"rope_scaling", block}});
   EXPECT_EQ(codes(model), "");
   const RotarySpec spec = rotary_of(model);
@@ -302,7 +304,8 @@ TEST(Blocks, RopeScalingWinsOverRopeParameters) {
 }
 
 TEST(Blocks, ThetaOfTheOtherBlockIsFound) {
-  const Model model = read(config("qwen2", {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}, {"rope_parameters", {{"type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e6}}}}));
+  const Model model = read(config("qwen2", {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}},
+                                            {"rope_parameters", {{"type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e6}}}}));
   EXPECT_EQ(find_doubt(model, "theta-missing"), nullptr);
   EXPECT_EQ(rotary_of(model).theta, 1e6);
 }
@@ -332,7 +335,8 @@ TEST(Lengths, LinearAloneCannotSayItsOriginal) {
   const Model silent = llama({{"rope_theta", 1e4}, {"max_position_embeddings", 32768}, {"rope_scaling", block}});
   EXPECT_EQ(codes(silent), "linear-original-unknown");
   EXPECT_EQ(silent.derived, std::nullopt);
-  const Model told = llama({{"rope_theta", 1e4}, {"max_position_embeddings", 2048}, {"max_sequence_length", 16384}, {"rope_scaling", block}});
+  const Model told =
+      llama({{"rope_theta", 1e4}, {"max_position_embeddings", 2048}, {"max_sequence_length", 16384}, {"rope_scaling", block}});
   EXPECT_EQ(codes(told), "");
   EXPECT_EQ(told.original, 2048);
   EXPECT_EQ(told.derived, 16384);
@@ -366,8 +370,8 @@ TEST(Width, PartialFactorsAreTruncatedButWholeProductsAreKept) {  // T24
   // 200 * 0.29 and 200 * 0.57 lie just below 58 and 114 in doubles; int() alone gives 57 and 113.
   ASSERT_EQ(static_cast<int>(200 * 0.29), 57);
   for (const auto& [head_dim, factor, right, doubts] :
-       {Row{200, 0.29, 58, ""}, Row{200, 0.57, 114, ""}, Row{96, 0.4, 38, "fractional-rotary-width"}, Row{80, 0.4, 32, ""}, Row{96, 0.75, 72, ""},
-        Row{256, 0.25, 64, ""}, Row{128, 0.5, 64, ""}}) {
+       {Row{200, 0.29, 58, ""}, Row{200, 0.57, 114, ""}, Row{96, 0.4, 38, "fractional-rotary-width"}, Row{80, 0.4, 32, ""},
+        Row{96, 0.75, 72, ""}, Row{256, 0.25, 64, ""}, Row{128, 0.5, 64, ""}}) {
     const Model model = read(config("phi", {{"rope_theta", 1e4}, {"head_dim", head_dim}, {"partial_rotary_factor", factor}}));
     EXPECT_EQ(codes(model), doubts);
     EXPECT_EQ(rotary_of(model).rotary_dim, right);
@@ -397,7 +401,8 @@ TEST(Width, OddAndImpossibleWidthsAreErrors) {  // T24 (b)
 
 TEST(Width, TwoWidthsMustAgree) {
   EXPECT_EQ(codes(read(config("phi", {{"rope_theta", 1e4}, {"head_dim", 128}, {"rotary_dim", 64}, {"partial_rotary_factor", 0.5}}))), "");
-  EXPECT_EQ(codes(read(config("phi", {{"rope_theta", 1e4}, {"head_dim", 128}, {"rotary_dim", 32}, {"partial_rotary_factor", 0.5}}))), "rotary-width-conflict");
+  EXPECT_EQ(codes(read(config("phi", {{"rope_theta", 1e4}, {"head_dim", 128}, {"rotary_dim", 32}, {"partial_rotary_factor", 0.5}}))),
+            "rotary-width-conflict");
 }
 
 TEST(Width, FamilyDefaultsAreNoted) {
@@ -421,8 +426,9 @@ TEST(Width, APartialFactorInAFamilyWithoutOneIsDoubted) {
 
 // ── layers, windows, scores ──
 
-const json gemma3 = {{"model_type", "gemma3_text"}, {"head_dim", 256}, {"hidden_size", 2560}, {"num_hidden_layers", 12}, {"num_attention_heads", 8},
-                     {"num_key_value_heads", 4}, {"max_position_embeddings", 131072}, {"sliding_window", 1024}, {"query_pre_attn_scalar", 168}};
+const json gemma3 = {{"model_type", "gemma3_text"},       {"head_dim", 256},          {"hidden_size", 2560},
+                     {"num_hidden_layers", 12},           {"num_attention_heads", 8}, {"num_key_value_heads", 4},
+                     {"max_position_embeddings", 131072}, {"sliding_window", 1024},   {"query_pre_attn_scalar", 168}};
 
 json gemma3_with(const json& keys) {
   json result = gemma3;
@@ -452,7 +458,9 @@ void expect_gemma3(const Model& model) {  // T18
 }
 
 TEST(Gemma3, OldKeys) {
-  const Model model = read(gemma3_with({{"rope_theta", 1e6}, {"rope_local_base_freq", 1e4}, {"sliding_window_pattern", 6},
+  const Model model = read(gemma3_with({{"rope_theta", 1e6},
+                                        {"rope_local_base_freq", 1e4},
+                                        {"sliding_window_pattern", 6},
                                         {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}}));
   EXPECT_EQ(codes(model), "");
   expect_gemma3(model);
@@ -462,17 +470,23 @@ TEST(Gemma3, ParametersPerLayerType) {
   json types = json::array();
   for (int i = 0; i < 12; i++) types.push_back(i % 6 == 5 ? "full_attention" : "sliding_attention");
   const Model model = read(gemma3_with({{"layer_types", types},
-                                        {"rope_parameters", {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
-                                                             {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}}}}));
+                                        {"rope_parameters",
+                                         {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
+                                          {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}}}}));
   EXPECT_EQ(codes(model), "");
   expect_gemma3(model);
   EXPECT_EQ(model.groups[1].origins.at("rotary.theta").key, "rope_parameters.full_attention.rope_theta");
 }
 
 TEST(Gemma3, NestedTextConfigWithItsClassDefaults) {  // as the released 4B file, which leaves out what its class defaults
-  const Model model = read({{"architectures", {"Gemma3ForConditionalGeneration"}}, {"model_type", "gemma3"},
-                            {"text_config", {{"hidden_size", 2560}, {"model_type", "gemma3_text"}, {"num_hidden_layers", 34}, {"sliding_window", 1024},
-                                             {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}}},
+  const Model model = read({{"architectures", {"Gemma3ForConditionalGeneration"}},
+                            {"model_type", "gemma3"},
+                            {"text_config",
+                             {{"hidden_size", 2560},
+                              {"model_type", "gemma3_text"},
+                              {"num_hidden_layers", 34},
+                              {"sliding_window", 1024},
+                              {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}}},
                             {"vision_config", {{"hidden_size", 1152}, {"num_hidden_layers", 27}}}});
   EXPECT_EQ(model.worst(), Level::note) << codes(model);
   EXPECT_EQ(model.type, "gemma3_text");
@@ -511,7 +525,8 @@ TEST(Gemma3, AFlatBlockIsAppliedToFullLayersAndDoubted) {
 }
 
 TEST(Gemma2, EvenLayersSlideAndScoresAreCapped) {
-  const Model model = read(config("gemma2", {{"rope_theta", 1e4}, {"head_dim", 128}, {"query_pre_attn_scalar", 144}, {"sliding_window", 1000}}));
+  const Model model =
+      read(config("gemma2", {{"rope_theta", 1e4}, {"head_dim", 128}, {"query_pre_attn_scalar", 144}, {"sliding_window", 1000}}));
   EXPECT_EQ(codes(model), "");
   ASSERT_EQ(model.groups.size(), 2U);
   EXPECT_EQ(model.groups[0].layers, (std::vector{0, 2, 4, 6, 8, 10}));
@@ -566,7 +581,8 @@ TEST(Windows, ZeroAndNegativeAreErrors) {
 
 TEST(LayerTypes, ListsOfTheWrongLengthAndUnknownTypes) {
   const auto with = [](int count, const char* type) {
-    return read(config("gemma2", {{"rope_theta", 1e4}, {"head_dim", 256}, {"layer_types", json::array_t(static_cast<std::size_t>(count), type)}}));
+    return read(
+        config("gemma2", {{"rope_theta", 1e4}, {"head_dim", 256}, {"layer_types", json::array_t(static_cast<std::size_t>(count), type)}}));
   };
   EXPECT_EQ(codes(with(13, "full_attention")), "layer-list-length");
   EXPECT_EQ(codes(with(11, "full_attention")), "layer-list-short");
@@ -583,7 +599,8 @@ TEST(LayerTypes, AMissingBlockIsAnErrorAndANullOneMeansNoRotation) {
   EXPECT_FALSE(model.groups[0].spec.rotary);
   EXPECT_EQ(rotary_of(model).theta, 1e6);
   EXPECT_THROW(rotary_of(model, 0), Error);
-  const Model missing = read(config("qwen3", {{"head_dim", 128}, {"layer_types", types}, {"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}}));
+  const Model missing =
+      read(config("qwen3", {{"head_dim", 128}, {"layer_types", types}, {"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}}));
   EXPECT_EQ(codes(missing), "layer-type-missing");
 }
 
@@ -627,12 +644,25 @@ TEST(Shapes, HeadDimComesFromItsKeyOrTheQuotient) {
 }
 
 TEST(Shapes, BadShapesAreErrorDoubts) {
-  for (const auto& keys : {json{{"head_dim", 65}}, json{{"head_dim", 0}}, json{{"head_dim", -2}}, json{{"head_dim", 1 << 30}}, json{{"head_dim", 1e18}},
-                           json{{"head_dim", "128"}}, json{{"head_dim", 128.5}}, json{{"head_dim", true}}, json{{"num_attention_heads", 0}},
-                           json{{"num_hidden_layers", -1}}, json{{"num_hidden_layers", 100000000}}, json{{"num_hidden_layers", "many"}},
-                           json{{"rope_theta", 0}}, json{{"rope_theta", -1e4}}, json{{"rope_theta", "10000"}},
-                           json{{"rope_scaling", "linear"}}, json{{"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}}},
-                           json{{"rope_scaling", {{"type", "linear"}}}}, json{{"rope_scaling", {{"type", 7}}}},
+  for (const auto& keys : {json{{"head_dim", 65}},
+                           json{{"head_dim", 0}},
+                           json{{"head_dim", -2}},
+                           json{{"head_dim", 1 << 30}},
+                           json{{"head_dim", 1e18}},
+                           json{{"head_dim", "128"}},
+                           json{{"head_dim", 128.5}},
+                           json{{"head_dim", true}},
+                           json{{"num_attention_heads", 0}},
+                           json{{"num_hidden_layers", -1}},
+                           json{{"num_hidden_layers", 100000000}},
+                           json{{"num_hidden_layers", "many"}},
+                           json{{"rope_theta", 0}},
+                           json{{"rope_theta", -1e4}},
+                           json{{"rope_theta", "10000"}},
+                           json{{"rope_scaling", "linear"}},
+                           json{{"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}}},
+                           json{{"rope_scaling", {{"type", "linear"}}}},
+                           json{{"rope_scaling", {{"type", 7}}}},
                            json{{"rope_scaling", {{"type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 2048.5}}}},
                            json{{"rope_scaling", {{"type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 0}}}}}) {
     json all = {{"rope_theta", 1e4}};
@@ -654,7 +684,8 @@ TEST(Keys, TwoSpellingsMustAgree) {
 }
 
 TEST(Keys, PositionKeysThatNoRuleReadsAreListed) {
-  const Model model = llama({{"rope_theta", 1e4}, {"rope_flavour", "mild"}, {"hidden_act", "silu"}, {"rope_extra", nullptr}, {"chunk_size_feed_forward", 0}});
+  const Model model = llama(
+      {{"rope_theta", 1e4}, {"rope_flavour", "mild"}, {"hidden_act", "silu"}, {"rope_extra", nullptr}, {"chunk_size_feed_forward", 0}});
   EXPECT_EQ(model.unread, std::vector<std::string>{"rope_flavour"});
 }
 
@@ -667,10 +698,11 @@ TEST(Json, IsTheDocumentedObject) {
     return names;
   };
   EXPECT_EQ(keys(object), (std::vector<std::string>{"doubts", "groups", "length", "model", "schema", "source", "unread"}));
-  EXPECT_EQ(keys(object["groups"][0]), (std::vector<std::string>{"absolute", "bias", "dual_chunk", "layers", "mask", "origins", "query_temperature", "rotary",
-                                                                 "rotates_output_back", "rotates_values", "sink_logits", "softcap", "softmax_scale"}));
+  EXPECT_EQ(keys(object["groups"][0]),
+            (std::vector<std::string>{"absolute", "bias", "dual_chunk", "layers", "mask", "origins", "query_temperature", "rotary",
+                                      "rotates_output_back", "rotates_values", "sink_logits", "softcap", "softmax_scale"}));
   EXPECT_EQ(object["length"], (json{{"declared", 40960}, {"derived", 131072}, {"original", 32768}}));
-  EXPECT_EQ(object["groups"][0]["softmax_scale"].get<double>(), 1 / std::sqrt(128.0));
+  EXPECT_EQ(object["groups"][0]["softmax_scale"].get<double>(), std::pow(128.0, -0.5));
   EXPECT_EQ(rotary_from_json(object["groups"][0]["rotary"].dump()), rotary_of(model));
   EXPECT_EQ(object["doubts"][0]["code"], "factor-vs-length-ratio");
   EXPECT_EQ(object["doubts"][0]["level"], "warning");

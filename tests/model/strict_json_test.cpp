@@ -18,7 +18,8 @@ std::string refusal(std::string_view text) {
 }
 
 TEST(StrictJson, ReadsWhatIsJson) {
-  EXPECT_EQ(parse_strict(R"( {"a": [1, -2, 2.5, "é", null, true], "b": {"a": 1}} )", "text").dump(), R"({"a":[1,-2,2.5,"é",null,true],"b":{"a":1}})");
+  EXPECT_EQ(parse_strict(R"( {"a": [1, -2, 2.5, "é", null, true], "b": {"a": 1}} )", "text").dump(),
+            R"({"a":[1,-2,2.5,"é",null,true],"b":{"a":1}})");
   EXPECT_EQ(parse_strict("[{\"a\":1},{\"a\":2}]", "text").size(), 2U);
   EXPECT_EQ(parse_strict("7", "text"), 7);
 }
@@ -31,8 +32,8 @@ TEST(StrictJson, NamesTheDuplicateKey) {
 }
 
 TEST(StrictJson, RefusesWhatIsNot) {
-  for (const std::string_view text : {"", " ", "{", "[1,]", "{\"a\":1,}", "{'a':1}", "[NaN]", "[Infinity]", "[1e999]", "{} {}", "[1] x", "// c\n1", "[01]", "\"\xff\"", "\xff",
-                                      "[\"\xc3\x28\"]", "[\"\\ud800\"]", "{\"a\"}", "nul"}) {
+  for (const std::string_view text : {"", " ", "{", "[1,]", "{\"a\":1,}", "{'a':1}", "[NaN]", "[Infinity]", "[1e999]", "{} {}", "[1] x",
+                                      "// c\n1", "[01]", "\"\xff\"", "\xff", "[\"\xc3\x28\"]", "[\"\\ud800\"]", "{\"a\"}", "nul"}) {
     const std::string message = refusal(text);
     EXPECT_TRUE(message.starts_with("the text: not valid JSON: ")) << text << " → " << message;
     for (const char c : message) EXPECT_LT(static_cast<unsigned char>(c), 0x80) << "messages must be valid UTF-8";

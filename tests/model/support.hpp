@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "gnomon/model.hpp"
+#include "model/formats.hpp"
 
 namespace gnomon::test {
 
@@ -47,10 +48,13 @@ inline Model read_text(std::string_view text, const std::string& name = "config.
 
 inline Model read(const json& config) { return read_text(config.dump()); }
 
+/// The same without a file, for tests that read thousands.
+inline Model read_in_memory(std::string_view text) { return files::read_hf(text, "config.json", "config.json"); }
+
 /// A small model of a family with the given keys set; a null value removes nothing, it stands in the file.
 inline json config(std::string_view model_type, const json& keys) {
-  json result = {{"model_type", model_type}, {"hidden_size", 4096}, {"num_hidden_layers", 12}, {"num_attention_heads", 32}, {"num_key_value_heads", 8},
-                 {"max_position_embeddings", 4096}};
+  json result = {{"model_type", model_type},  {"hidden_size", 4096},      {"num_hidden_layers", 12},
+                 {"num_attention_heads", 32}, {"num_key_value_heads", 8}, {"max_position_embeddings", 4096}};
   if (!keys.is_null()) result.update(keys);  // {} is null to the JSON library
   return result;
 }

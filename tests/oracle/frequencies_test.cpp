@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <iostream>
 
+#include "gnomon/frequencies.hpp"
 #include "support/random_spec.hpp"
 #include "support/real.hpp"
 #include "support/rules_oracle.hpp"
-#include "gnomon/frequencies.hpp"
 
 namespace {
 
@@ -38,8 +38,8 @@ TEST(Frequencies, AreTheCorrectlyRoundedRule) {
     SequenceDraw draw(20240601);
     Measured measured;
     for (int round = 0; round < 60; round++) compare(draw_spec<Rule>(draw), measured);
-    std::cout << "[ measured ] " << Rule::name << ": worst " << measured.worst << " ulp, not correctly rounded " << measured.inexact << " of "
-              << measured.values << "\n";
+    std::cout << "[ measured ] " << Rule::name << ": worst " << measured.worst << " ulp, not correctly rounded " << measured.inexact
+              << " of " << measured.values << "\n";
     EXPECT_LE(measured.inexact, measured.values / 1000);
   });
 }
@@ -57,23 +57,37 @@ TEST(Frequencies, OfModelsAreTheCorrectlyRoundedRule) {
       {.rule = rotary::Ntk{.factor = 3}, .theta = 10000, .head_dim = 4, .rotary_dim = 4},
       {.rule = rotary::Yarn{.factor = 4, .original_max_position_embeddings = 32768}, .theta = 1e6, .head_dim = 128, .rotary_dim = 128},
       {.rule = rotary::Yarn{.factor = 32, .original_max_position_embeddings = 4096, .truncate = false},
-       .theta = 150000, .head_dim = 64, .rotary_dim = 64},
+       .theta = 150000,
+       .head_dim = 64,
+       .rotary_dim = 64},
       {.rule = rotary::Yarn{.factor = 4, .original_max_position_embeddings = 128}, .theta = 10000, .head_dim = 64, .rotary_dim = 64},
       {.rule = rotary::Yarn{.factor = 4, .original_max_position_embeddings = 131072}, .theta = 10000, .head_dim = 64, .rotary_dim = 64},
       {.rule = rotary::Yarn{.factor = 4, .original_max_position_embeddings = 4096}, .theta = 10, .head_dim = 64, .rotary_dim = 64},
       {.rule = rotary::Yarn{.factor = 64, .original_max_position_embeddings = 4096, .beta_fast = 1, .beta_slow = 1},
-       .theta = 50000, .head_dim = 64, .rotary_dim = 64},
+       .theta = 50000,
+       .head_dim = 64,
+       .rotary_dim = 64},
       {.rule = rotary::Yarn{.factor = 16, .original_max_position_embeddings = 4096, .beta_fast = 1, .beta_slow = 1, .truncate = false},
-       .theta = 50000, .head_dim = 64, .rotary_dim = 64},
+       .theta = 50000,
+       .head_dim = 64,
+       .rotary_dim = 64},
       {.rule = rotary::Yarn{.factor = 16, .original_max_position_embeddings = 2}, .theta = 10000, .head_dim = 64, .rotary_dim = 64},
       {.rule = rotary::Yarn{.factor = 16, .original_max_position_embeddings = 4096, .ramp = rotary::YarnRamp::turns},
-       .theta = 10000, .head_dim = 128, .rotary_dim = 128},
+       .theta = 10000,
+       .head_dim = 128,
+       .rotary_dim = 128},
       {.rule = rotary::Llama3{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 8192},
-       .theta = 500000, .head_dim = 128, .rotary_dim = 128},
+       .theta = 500000,
+       .head_dim = 128,
+       .rotary_dim = 128},
       {.rule = rotary::Llama3{.factor = 16, .low_freq_factor = 1, .high_freq_factor = 1, .original_max_position_embeddings = 8192},
-       .theta = 500000, .head_dim = 128, .rotary_dim = 128},
+       .theta = 500000,
+       .head_dim = 128,
+       .rotary_dim = 128},
       {.rule = rotary::Llama3{.factor = 32, .low_freq_factor = .125, .high_freq_factor = .5, .original_max_position_embeddings = 1024},
-       .theta = 500000, .head_dim = 64, .rotary_dim = 64},
+       .theta = 500000,
+       .head_dim = 64,
+       .rotary_dim = 64},
   };
   Measured measured;
   for (const auto& spec : specs) compare(spec, measured);

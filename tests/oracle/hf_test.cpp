@@ -7,10 +7,10 @@
 #include <iostream>
 #include <numbers>
 
+#include "gnomon/table.hpp"
 #include "support/elements.hpp"
 #include "support/random_spec.hpp"
 #include "support/real.hpp"
-#include "gnomon/table.hpp"
 
 namespace {
 
@@ -102,7 +102,8 @@ std::vector<float> emulate(const gnomon::rotary::Llama3& rule, const gnomon::Rot
 
 template <class Rule>
 std::vector<float> emulate(const Rule& rule, const gnomon::RotarySpec&) {
-  if (rule.in_transformers()) throw std::logic_error("tests/oracle/hf_test.cpp has no steps for the rule \"" + std::string(Rule::name) + "\"");
+  if (rule.in_transformers())
+    throw std::logic_error("tests/oracle/hf_test.cpp has no steps for the rule \"" + std::string(Rule::name) + "\"");
   return {};
 }
 
@@ -124,7 +125,8 @@ TEST(Hf, FrequenciesAreTheSameFloats) {
         values++;
       }
     }
-    std::cout << "[ measured ] hf " << Rule::name << ": " << differ << " of " << values << " differ; " << moved << " are not the rounded real frequency\n";
+    std::cout << "[ measured ] hf " << Rule::name << ": " << differ << " of " << values << " differ; " << moved
+              << " are not the rounded real frequency\n";
     EXPECT_TRUE(values == 0 || moved > 0) << "hf would be indistinguishable from rounding the exact frequency";
   });
 }
@@ -133,7 +135,8 @@ TEST(Hf, TablesAreTheRoundedFunctionsOfTheFloat32Angle) {
   SequenceDraw draw(12);
   std::vector<std::int64_t> positions{0, 1, -1, 4095, 131071, 1048575, 16777217, 134217729, gnomon::max_position, -gnomon::max_position};
   while (positions.size() < 60) positions.push_back(static_cast<std::int64_t>(scaled(draw, 1, 0x1p33)));
-  const auto frequencies = gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 500000, .head_dim = 128, .rotary_dim = 128}, gnomon::Numerics::hf);
+  const auto frequencies =
+      gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 500000, .head_dim = 128, .rotary_dim = 128}, gnomon::Numerics::hf);
   const auto table = gnomon::rotary_table(frequencies, gnomon::Ids{positions});
   for (std::size_t p = 0; p < positions.size(); p++) {
     for (std::size_t i = 0; i < 64; i++) {
@@ -146,9 +149,11 @@ TEST(Hf, TablesAreTheRoundedFunctionsOfTheFloat32Angle) {
 }
 
 TEST(Hf, NarrowTablesRoundTheFloat32Entries) {
-  const auto frequencies = gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = 64, .rotary_dim = 64}, gnomon::Numerics::hf);
+  const auto frequencies =
+      gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = 64, .rotary_dim = 64}, gnomon::Numerics::hf);
   const gnomon::Range positions{0, 40000, 13};
-  const auto wide = gnomon::rotary_table(frequencies, positions, gnomon::DType::f32), narrow = gnomon::rotary_table(frequencies, positions, gnomon::DType::bf16);
+  const auto wide = gnomon::rotary_table(frequencies, positions, gnomon::DType::f32),
+             narrow = gnomon::rotary_table(frequencies, positions, gnomon::DType::bf16);
   for (std::size_t p = 0; p < wide.positions; p++) {
     for (std::size_t i = 0; i < wide.pairs; i++) {
       ASSERT_EQ(table_cos(narrow, p, i), decode_bf16(nearest_bf16(static_cast<float>(table_cos(wide, p, i)))));
@@ -165,7 +170,9 @@ TEST(Hf, IsRefusedForRulesTransformersLacks) {
       const auto spec = draw_spec<Rule>(draw);
       if (std::get<Rule>(spec.rule).in_transformers()) continue;
       refused++;
-      EXPECT_EQ(refusal_fault([&] { gnomon::frequencies(spec, gnomon::Numerics::hf); }, gnomon::ErrorCode::unsupported, {"hf", Rule::name.data()}), "");
+      EXPECT_EQ(refusal_fault([&] { gnomon::frequencies(spec, gnomon::Numerics::hf); }, gnomon::ErrorCode::unsupported,
+                              {"hf", Rule::name.data()}),
+                "");
     }
   });
   EXPECT_GT(refused, 20) << "ntk and the ramp over turns";

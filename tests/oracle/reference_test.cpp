@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <iostream>
 
+#include "gnomon/rotate.hpp"
 #include "support/pairs.hpp"
 #include "support/random_spec.hpp"
 #include "support/real.hpp"
 #include "support/strided.hpp"
-#include "gnomon/rotate.hpp"
 
 namespace {
 
@@ -22,14 +22,15 @@ struct Rotated {
 };
 
 Rotated rotate_pair(double a, double b, const Real& position, double inv_freq, double magnitude, Direction direction) {
-  const Real angle = position * Real(inv_freq), c = cos(angle), s = direction == Direction::forward ? sin(angle) : -sin(angle), m(magnitude);
+  const Real angle = position * Real(inv_freq), c = cos(angle), s = direction == Direction::forward ? sin(angle) : -sin(angle),
+             m(magnitude);
   return {m * (Real(a) * c - Real(b) * s), m * (Real(b) * c + Real(a) * s), m * (abs(Real(a)) + abs(Real(b)))};
 }
 
 /// Worst error beyond the one rounding to the element type, in 2^-53 of (|a| + |b|) times the magnitude.
 template <class Element>
-double worst_excess(const gnomon::RotarySpec& spec, Order order, const std::vector<double>& reals, const std::vector<std::int64_t>& ids, Direction direction,
-                    oracle::Format format, SequenceDraw& draw) {
+double worst_excess(const gnomon::RotarySpec& spec, Order order, const std::vector<double>& reals, const std::vector<std::int64_t>& ids,
+                    Direction direction, oracle::Format format, SequenceDraw& draw) {
   const auto T = static_cast<std::int64_t>(ids.empty() ? reals.size() : ids.size());
   Strided<Element> x({2, 2, T, spec.head_dim}, order), out({2, 2, T, spec.head_dim}, Order::bhtd);
   x.fill(draw), out.fill(draw);
@@ -42,11 +43,13 @@ double worst_excess(const gnomon::RotarySpec& spec, Order order, const std::vect
       for (std::int64_t t = 0; t < T; t++)
         for (int i = 0; i < spec.rotary_dim / 2; i++) {
           const auto [first, second] = channels(spec, i);
-          const Real position = ids.empty() ? Real(reals[static_cast<std::size_t>(t)]) : Real(static_cast<long>(ids[static_cast<std::size_t>(t)]));
+          const Real position =
+              ids.empty() ? Real(reals[static_cast<std::size_t>(t)]) : Real(static_cast<long>(ids[static_cast<std::size_t>(t)]));
           const auto truth = rotate_pair(decode(x.at(b, h, t, first)), decode(x.at(b, h, t, second)), position,
                                          frequencies.inv_freq[static_cast<std::size_t>(i)], frequencies.attention_factor, direction);
           const Real phase = scaled((abs(position) + Real(2)) * Real(2) * Real::pi(), -64) * truth.size;
-          for (const auto& [got, real] : {std::pair(out.at(b, h, t, first), truth.first), std::pair(out.at(b, h, t, second), truth.second)}) {
+          for (const auto& [got, real] :
+               {std::pair(out.at(b, h, t, first), truth.first), std::pair(out.at(b, h, t, second), truth.second)}) {
             const Real error = abs(Real(decode(got)) - real) - phase - ulp(real, format) * Real(0.5);
             if (error > Real(0)) worst = std::max(worst, (scaled(error, 53) / truth.size).to_double());
           }
@@ -68,7 +71,8 @@ void check(const char* name, oracle::Format format) {
       worst = std::max(worst, worst_excess<Element>(spec, order, reals, {}, direction, format, draw));
     }
   });
-  std::cout << "[ measured ] reference rotate " << name << ": half an ulp of the result + " << worst << " * 2^-53 * (|a| + |b|) * magnitude\n";
+  std::cout << "[ measured ] reference rotate " << name << ": half an ulp of the result + " << worst
+            << " * 2^-53 * (|a| + |b|) * magnitude\n";
   EXPECT_LE(worst, 3);
 }
 

@@ -6,10 +6,10 @@
 #include <iostream>
 #include <map>
 
+#include "gnomon/table.hpp"
 #include "support/elements.hpp"
 #include "support/random_spec.hpp"
 #include "support/real.hpp"
-#include "gnomon/table.hpp"
 
 namespace {
 
@@ -22,7 +22,9 @@ struct Kind {
   oracle::Format format;
   double ulps;  ///< what the contract allows beside the phase
 };
-const Kind kinds[] = {{DType::f64, oracle::f64_format, 1}, {DType::f32, oracle::f32_format, .5}, {DType::bf16, oracle::bf16_format, .5},
+const Kind kinds[] = {{DType::f64, oracle::f64_format, 1},
+                      {DType::f32, oracle::f32_format, .5},
+                      {DType::bf16, oracle::bf16_format, .5},
                       {DType::f16, oracle::f16_format, .5}};
 
 /// (|p| + 2) 2^-64 turns, in radians.
@@ -44,8 +46,18 @@ std::vector<double> real_positions(SequenceDraw& draw, int number) {
 }
 
 std::vector<std::int64_t> whole_positions(SequenceDraw& draw, int number) {
-  std::vector<std::int64_t> result{0, 1, -1, 7, 4095, 131071, (1 << 20) - 1, (1 << 24) + 1, (1 << 27) + 1,
-                                   gnomon::max_position, gnomon::max_position - 1, -gnomon::max_position};
+  std::vector<std::int64_t> result{0,
+                                   1,
+                                   -1,
+                                   7,
+                                   4095,
+                                   131071,
+                                   (1 << 20) - 1,
+                                   (1 << 24) + 1,
+                                   (1 << 27) + 1,
+                                   gnomon::max_position,
+                                   gnomon::max_position - 1,
+                                   -gnomon::max_position};
   while (static_cast<int>(result.size()) < number) {
     const auto position = static_cast<std::int64_t>(scaled(draw, 1, 0x1p33));
     result.push_back(draw.whole(0, 1) == 0 ? position : -position);
@@ -79,7 +91,8 @@ void compare(const gnomon::Frequencies& frequencies, const std::vector<Position>
 }
 
 void report(const char* what, const Worst& worst) {
-  for (const auto& [dtype, ulps] : worst) std::cout << "[ measured ] " << what << " " << gnomon::name_of(dtype) << ": worst " << ulps << " ulp\n";
+  for (const auto& [dtype, ulps] : worst)
+    std::cout << "[ measured ] " << what << " " << gnomon::name_of(dtype) << ": worst " << ulps << " ulp\n";
 }
 
 TEST(Table, IntegerPositionsAreWithinTheContract) {
@@ -129,7 +142,8 @@ TEST(Table, AllKindsOfPositionsAgree) {
   const auto range = gnomon::rotary_table(frequencies, gnomon::Range{-300, 300, 7});
   ASSERT_EQ(range.positions, ids.size());
   ASSERT_EQ(range.pairs, 32U);
-  for (const gnomon::Positions& same : {gnomon::Positions(gnomon::Ids32{ids32}), gnomon::Positions(gnomon::Ids{ids}), gnomon::Positions(gnomon::Reals{reals})}) {
+  for (const gnomon::Positions& same :
+       {gnomon::Positions(gnomon::Ids32{ids32}), gnomon::Positions(gnomon::Ids{ids}), gnomon::Positions(gnomon::Reals{reals})}) {
     const auto table = gnomon::rotary_table(frequencies, same);
     EXPECT_EQ(table.cos, range.cos);
     EXPECT_EQ(table.sin, range.sin);
@@ -140,7 +154,10 @@ TEST(Table, AllKindsOfPositionsAgree) {
 }
 
 TEST(Table, KeepsTheMagnitudeApart) {
-  gnomon::RotarySpec spec{.rule = gnomon::rotary::Yarn{.factor = 16, .original_max_position_embeddings = 4096}, .theta = 10000, .head_dim = 64, .rotary_dim = 64};
+  gnomon::RotarySpec spec{.rule = gnomon::rotary::Yarn{.factor = 16, .original_max_position_embeddings = 4096},
+                          .theta = 10000,
+                          .head_dim = 64,
+                          .rotary_dim = 64};
   const auto table = gnomon::rotary_table(gnomon::frequencies(spec), gnomon::Range{0, 4}, DType::f64);
   EXPECT_EQ(table_cos(table, 0, 5), 1);
   EXPECT_EQ(table_sin(table, 0, 5), 0);
@@ -149,8 +166,8 @@ TEST(Table, KeepsTheMagnitudeApart) {
 
 TEST(Table, NothingToDo) {
   const auto frequencies = gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = 64, .rotary_dim = 64});
-  for (const gnomon::Positions& none : {gnomon::Positions(gnomon::Range{5, 5}), gnomon::Positions(gnomon::Range{5, 0}), gnomon::Positions(gnomon::Ids{}),
-                                        gnomon::Positions(gnomon::Reals{})}) {
+  for (const gnomon::Positions& none : {gnomon::Positions(gnomon::Range{5, 5}), gnomon::Positions(gnomon::Range{5, 0}),
+                                        gnomon::Positions(gnomon::Ids{}), gnomon::Positions(gnomon::Reals{})}) {
     const auto table = gnomon::rotary_table(frequencies, none);
     EXPECT_EQ(table.positions, 0U);
     EXPECT_TRUE(table.cos.empty());

@@ -27,7 +27,8 @@ std::vector<double> draw_head(PropertyDraw& draw, const RotarySpec& spec) {
 }
 
 template <class Element = double>
-std::vector<double> rotated(const std::vector<double>& head, const RotarySpec& spec, std::int64_t position, Direction direction = Direction::forward) {
+std::vector<double> rotated(const std::vector<double>& head, const RotarySpec& spec, std::int64_t position,
+                            Direction direction = Direction::forward) {
   std::vector<Element> x(head.begin(), head.end());
   const auto width = static_cast<std::int64_t>(head.size());
   gnomon::rotate(gnomon::TensorView{x.data(), dtype_for<Element>(), {1, 1, 1, width}, {width, width, width, 1}}, gnomon::frequencies(spec),
@@ -47,7 +48,8 @@ double rotary_dot(const RotarySpec& spec, const std::vector<double>& a, const st
 void expect_close(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
   RC_ASSERT(a.size() == b.size());
   for (std::size_t d = 0; d < a.size(); d++) {
-    if (!(std::abs(a[d] - b[d]) <= tolerance)) RC_FAIL("channel " + std::to_string(d) + ": " + std::to_string(a[d]) + " against " + std::to_string(b[d]));
+    if (!(std::abs(a[d] - b[d]) <= tolerance))
+      RC_FAIL("channel " + std::to_string(d) + ": " + std::to_string(a[d]) + " against " + std::to_string(b[d]));
   }
 }
 
@@ -57,7 +59,9 @@ double slack(const RotarySpec& spec, double magnitude, double unit) {
 }
 constexpr double double_unit = 0x1p-50, float_unit = 2.5e-7;
 
-std::int64_t draw_position(PropertyDraw& draw) { return draw.whole(0, 1) == 0 ? draw.whole(-100, 100) : draw.whole(-(std::int64_t{1} << 24), std::int64_t{1} << 24); }
+std::int64_t draw_position(PropertyDraw& draw) {
+  return draw.whole(0, 1) == 0 ? draw.whole(-100, 100) : draw.whole(-(std::int64_t{1} << 24), std::int64_t{1} << 24);
+}
 
 /// Roundings of T add up with the position: at most (|p| + 2) 2^-64 turns each.
 double with_phase(double tolerance, std::int64_t reach) { return tolerance + 8 * (static_cast<double>(reach) + 2) * 0x1p-64 * 7; }
@@ -80,8 +84,10 @@ TEST(Property, TransposedAfterForwardIsTheSquaredMagnitude) {
     auto expected = head;
     for (int d = 0; d < spec.rotary_dim; d++) expected[static_cast<std::size_t>(spec.rotary_offset + d)] *= magnitude * magnitude;
     const auto position = draw_position(draw);
-    expect_close(rotated(rotated(head, spec, position), spec, position, Direction::transposed), expected, slack(spec, magnitude, double_unit));
-    expect_close(rotated<float>(rotated<float>(head, spec, position), spec, position, Direction::transposed), expected, slack(spec, magnitude, float_unit));
+    expect_close(rotated(rotated(head, spec, position), spec, position, Direction::transposed), expected,
+                 slack(spec, magnitude, double_unit));
+    expect_close(rotated<float>(rotated<float>(head, spec, position), spec, position, Direction::transposed), expected,
+                 slack(spec, magnitude, float_unit));
   });
 }
 
@@ -90,7 +96,8 @@ TEST(Property, TransposedIsTheAdjoint) {
   for_every_rule("adjoint", narrow, [](PropertyDraw& draw, const RotarySpec& spec) {
     const auto x = draw_head(draw, spec), y = draw_head(draw, spec);
     const auto position = draw_position(draw);
-    const double left = dot(rotated(x, spec, position), y, 0, spec.head_dim), right = dot(x, rotated(y, spec, position, Direction::transposed), 0, spec.head_dim);
+    const double left = dot(rotated(x, spec, position), y, 0, spec.head_dim),
+                 right = dot(x, rotated(y, spec, position, Direction::transposed), 0, spec.head_dim);
     RC_ASSERT(std::abs(left - right) <= slack(spec, gnomon::effective_attention_factor(spec), double_unit));
   });
 }
@@ -153,7 +160,8 @@ TEST(Property, TokensHeadsAndBatchesDoNotMix) {
     x.each([&](auto b, auto h, auto t, auto d) { x.at(b, h, t, d) = static_cast<float>((h * 7 + t * 13 + d * 3) % 17) - 8; });
     std::vector<std::int64_t> positions, order;
     for (std::int64_t t = 0; t < tokens; t++) positions.push_back(draw_position(draw)), order.push_back(t);
-    for (std::int64_t t = tokens - 1; t > 0; t--) std::swap(order[static_cast<std::size_t>(t)], order[static_cast<std::size_t>(draw.whole(0, t))]);
+    for (std::int64_t t = tokens - 1; t > 0; t--)
+      std::swap(order[static_cast<std::size_t>(t)], order[static_cast<std::size_t>(draw.whole(0, t))]);
     Strided<float> shuffled({1, heads, tokens, spec.head_dim}, Order::bhtd);
     std::vector<std::int64_t> moved;
     for (const auto t : order) moved.push_back(positions[static_cast<std::size_t>(t)]);
@@ -161,7 +169,9 @@ TEST(Property, TokensHeadsAndBatchesDoNotMix) {
     const auto frequencies = gnomon::frequencies(spec);
     gnomon::rotate(x.view(), frequencies, gnomon::Ids{positions});
     gnomon::rotate(shuffled.view(), frequencies, gnomon::Ids{moved});
-    shuffled.each([&](auto b, auto h, auto t, auto d) { RC_ASSERT(same_bits(shuffled.at(b, h, t, d), x.at(b, h, order[static_cast<std::size_t>(t)], d))); });
+    shuffled.each([&](auto b, auto h, auto t, auto d) {
+      RC_ASSERT(same_bits(shuffled.at(b, h, t, d), x.at(b, h, order[static_cast<std::size_t>(t)], d)));
+    });
   });
 }
 
@@ -189,7 +199,8 @@ TEST(Property, FactorOneIsTheDefaultRule) {
         plain.rule = gnomon::rotary::Default{};
         RC_ASSERT(gnomon::effective_attention_factor(spec) == 1);
         RC_ASSERT(gnomon::frequencies(spec).inv_freq == gnomon::frequencies(plain).inv_freq);
-        const auto hf = std::get<Rule>(spec.rule).in_transformers() ? gnomon::frequencies(spec, gnomon::Numerics::hf).inv_freq : std::vector<double>{};
+        const auto hf =
+            std::get<Rule>(spec.rule).in_transformers() ? gnomon::frequencies(spec, gnomon::Numerics::hf).inv_freq : std::vector<double>{};
         const auto hf_plain = gnomon::frequencies(plain, gnomon::Numerics::hf).inv_freq;
         for (std::size_t i = 0; i < hf.size(); i++) RC_ASSERT(std::abs(hf[i] - hf_plain[i]) <= 0x1p-22 * hf_plain[i]);
       });
@@ -267,7 +278,8 @@ TEST(Property, TablesAndKernelsAgree) {
     const auto head = draw_head(draw, spec), after = rotated<float>(head, spec, position);
     for (int i = 0; i < spec.rotary_dim / 2; i++) {
       const auto [first, second] = channels(spec, i);
-      const double c = table_cos(table, 0, static_cast<std::size_t>(i)) * frequencies.attention_factor, s = table_sin(table, 0, static_cast<std::size_t>(i)) * frequencies.attention_factor;
+      const double c = table_cos(table, 0, static_cast<std::size_t>(i)) * frequencies.attention_factor,
+                   s = table_sin(table, 0, static_cast<std::size_t>(i)) * frequencies.attention_factor;
       const double a = head[static_cast<std::size_t>(first)], b = head[static_cast<std::size_t>(second)];
       const double bound = 3.5e-7 * (std::abs(a) + std::abs(b)) * frequencies.attention_factor + 1e-300;
       RC_ASSERT(std::abs(after[static_cast<std::size_t>(first)] - (a * c - b * s)) <= bound);
@@ -307,7 +319,10 @@ TEST(Property, NtkKeepsTheFastestPairAndDividesTheSlowest) {
 
 TEST(Property, YarnRampsDifferBetweenPaperAndCode) {
   // Both keep the fastest and divide the slowest pairs; between them they are two rules.
-  gnomon::RotarySpec code{.rule = gnomon::rotary::Yarn{.factor = 16, .original_max_position_embeddings = 4096}, .theta = 10000, .head_dim = 128, .rotary_dim = 128};
+  gnomon::RotarySpec code{.rule = gnomon::rotary::Yarn{.factor = 16, .original_max_position_embeddings = 4096},
+                          .theta = 10000,
+                          .head_dim = 128,
+                          .rotary_dim = 128};
   auto paper = code;
   std::get<gnomon::rotary::Yarn>(paper.rule).ramp = gnomon::rotary::YarnRamp::turns;
   const auto a = gnomon::frequencies(code).inv_freq, b = gnomon::frequencies(paper).inv_freq;
@@ -322,10 +337,14 @@ TEST(Property, YarnRampsDifferBetweenPaperAndCode) {
 
 TEST(Property, Llama3DependsOnItsBoundsOnly) {
   // original / low and original / high are all that matters (CSM's unusual numbers equal the ordinary ones).
-  gnomon::RotarySpec usual{.rule = gnomon::rotary::Llama3{.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 8192},
-                           .theta = 500000, .head_dim = 64, .rotary_dim = 64};
+  gnomon::RotarySpec usual{
+      .rule = gnomon::rotary::Llama3{.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 8192},
+      .theta = 500000,
+      .head_dim = 64,
+      .rotary_dim = 64};
   auto csm = usual;
-  csm.rule = gnomon::rotary::Llama3{.factor = 32, .low_freq_factor = .125, .high_freq_factor = .5, .original_max_position_embeddings = 1024};
+  csm.rule =
+      gnomon::rotary::Llama3{.factor = 32, .low_freq_factor = .125, .high_freq_factor = .5, .original_max_position_embeddings = 1024};
   EXPECT_EQ(gnomon::frequencies(usual).inv_freq, gnomon::frequencies(csm).inv_freq);
 }
 

@@ -248,6 +248,20 @@ def test_a_plain_call_and_its_undo(llama):
     assert torch.equal(logits(llama), want)
 
 
+def test_looking_at_a_dynamic_module_does_not_change_it():
+    """Its frequencies grow with the sequence, and a short call, as the probe is one, would set them back."""
+    dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    model = dataclasses.replace(FAMILIES["llama"], settings={**GATED, "max_position_embeddings": 32, "rope_parameters": dynamic}).make()
+    own = rotary_of(model)
+    start = own.inv_freq
+    logits(model)
+    grown = own.inv_freq
+    with gnomon.hf.use(model, FAMILIES["llama"].spec()):
+        logits(model)
+    assert own.inv_freq is grown
+    assert not torch.equal(grown, start)
+
+
 def test_the_model_is_restored_after_an_error(llama):
     own = rotary_of(llama)
     with pytest.raises(ZeroDivisionError), gnomon.hf.use(llama, rotary.Linear(factor=2)):

@@ -13,9 +13,7 @@
 namespace oracle {
 
 /// theta^(-2i/r)
-inline Real unscaled(const gnomon::RotarySpec& spec, int pair) {
-  return pow(Real(spec.theta), -(Real(2 * pair) / Real(spec.rotary_dim)));
-}
+inline Real unscaled(const gnomon::RotarySpec& spec, int pair) { return pow(Real(spec.theta), -(Real(2 * pair) / Real(spec.rotary_dim))); }
 
 inline Real frequency(const gnomon::rotary::Default&, const gnomon::RotarySpec& spec, int pair) { return unscaled(spec, pair); }
 

@@ -37,8 +37,10 @@ inline double decode(float value) { return static_cast<double>(value); }
 inline double decode(std::uint16_t value) { return decode_bf16(value); }
 template <class Element>
 Element encode(double value) {
-  if constexpr (std::is_same_v<Element, std::uint16_t>) return nearest_bf16(static_cast<float>(value));
-  else return static_cast<Element>(value);
+  if constexpr (std::is_same_v<Element, std::uint16_t>)
+    return nearest_bf16(static_cast<float>(value));
+  else
+    return static_cast<Element>(value);
 }
 
 template <class Element>
@@ -50,11 +52,21 @@ struct Strided {
   Strided(Shape shape_, Order order) : shape(shape_) {
     const auto [B, H, T, D] = shape;
     switch (order) {
-      case Order::bhtd: strides = {H * T * D, T * D, D, 1}; break;
-      case Order::bthd: strides = {T * H * D, D, H * D, 1}; break;
-      case Order::padded: strides = {H * T * (D + 3), T * (D + 3), D + 3, 1}; break;
-      case Order::backwards: strides = {H * T * D, -T * D, -D, 1}; break;
-      case Order::interleaved: strides = {D + 1, T * B * (D + 1), B * (D + 1), 1}; break;
+      case Order::bhtd:
+        strides = {H * T * D, T * D, D, 1};
+        break;
+      case Order::bthd:
+        strides = {T * H * D, D, H * D, 1};
+        break;
+      case Order::padded:
+        strides = {H * T * (D + 3), T * (D + 3), D + 3, 1};
+        break;
+      case Order::backwards:
+        strides = {H * T * D, -T * D, -D, 1};
+        break;
+      case Order::interleaved:
+        strides = {D + 1, T * B * (D + 1), B * (D + 1), 1};
+        break;
     }
     constexpr std::int64_t guard = 19;  // odd, so that rows are not aligned to vectors
     std::int64_t low = 0, high = 0;
@@ -69,7 +81,9 @@ struct Strided {
   Element& at(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t d) {
     return memory[static_cast<std::size_t>(origin + b * strides[0] + h * strides[1] + t * strides[2] + d)];
   }
-  const Element& at(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t d) const { return const_cast<Strided*>(this)->at(b, h, t, d); }
+  const Element& at(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t d) const {
+    return const_cast<Strided*>(this)->at(b, h, t, d);
+  }
   gnomon::TensorView view() { return {memory.data() + origin, dtype_for<Element>(), shape, strides}; }
   gnomon::ConstTensorView view() const { return {memory.data() + origin, dtype_for<Element>(), shape, strides}; }
 
@@ -85,7 +99,9 @@ struct Strided {
   template <class Draw>
   void fill(Draw& draw) {
     fill_with_bits(draw);
-    each([&](auto b, auto h, auto t, auto d) { at(b, h, t, d) = encode<Element>(static_cast<double>(draw.whole(-(1 << 24), 1 << 24)) * 0x1p-23); });
+    each([&](auto b, auto h, auto t, auto d) {
+      at(b, h, t, d) = encode<Element>(static_cast<double>(draw.whole(-(1 << 24), 1 << 24)) * 0x1p-23);
+    });
   }
   template <class Draw>
   void fill_with_bits(Draw& draw) {

@@ -18,6 +18,10 @@ from .methods import GroupRule
 if TYPE_CHECKING:
     import torch
 
+# Read when transformers is imported: a local model is local, so no hub is asked about it; and reading a GGUF file shows no bar of its own.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TQDM_DISABLE", "1")
+
 
 @dataclasses.dataclass(frozen=True)
 class Text:
@@ -122,7 +126,6 @@ class Checkpoint:
 
 
 def _transformers() -> Any:
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a local model is local: never ask a hub about it
     try:
         import transformers
     except ImportError as error:

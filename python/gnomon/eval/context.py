@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
@@ -23,8 +22,6 @@ class Context:
         self._model = checkpoint.model
         # No config: a cache made with one drops old keys of windowed layers, and questions could not be undone.
         self._cache = DynamicCache()
-        parameters = inspect.signature(self._model.forward).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         self._windows = _windows(checkpoint)
         self.length = 0
 
@@ -32,7 +29,7 @@ class Context:
         """Appends ids (T,) and returns their logits (T, vocabulary); only the last row when `logits` is false."""
         positions = torch.arange(self.length, self.length + len(ids))
         # Without a past transformers takes the causal kernel, which needs no mask.
-        mask = self._mask(positions, torch.full_like(positions, -1)) if self.length else None
+        mask = self._mask(positions, torch.zeros_like(positions)) if self.length else None
         rows = self._forward(ids, positions, mask, keep=0 if logits else 1)
         self.length += len(ids)
         return rows
@@ -54,9 +51,9 @@ class Context:
             ids[None],
             position_ids=positions[None],
             attention_mask=mask,
+            cache=self._cache,
             use_cache=True,
             logits_to_keep=keep,  # 0: all
-            **{self._cache_name: self._cache},
         )
         return output.logits[0]
 
@@ -65,14 +62,15 @@ class Context:
 
         Additive and made once, where transformers' boolean masks are converted again in every layer.
         """
+        among_new = (positions > positions[:, None]) | (owner != owner[:, None])  # (T,T), hidden
         keys = torch.cat([torch.arange(self.length), positions])
-        key_owner = torch.cat([torch.full((self.length,), -1), owner])
-        distance = positions[:, None] - keys
-        hidden = (distance < 0) | ((key_owner >= 0) & (key_owner != owner[:, None]))
 
         def additive(window: int | None) -> torch.Tensor:
-            unseen = hidden if window is None else hidden | (distance >= window)
-            return torch.zeros(unseen.shape).masked_fill_(unseen, -torch.inf)[None, None]
+            mask = torch.zeros(len(positions), len(keys))
+            mask[:, self.length :].masked_fill_(among_new, -torch.inf)
+            if window is not None:
+                mask.masked_fill_(positions[:, None] - keys >= window, -torch.inf)
+            return mask[None, None]
 
         if isinstance(self._windows, dict):
             return {layer_type: additive(window) for layer_type, window in self._windows.items()}

@@ -18,7 +18,7 @@ body { max-width: 54rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 syst
        background: Canvas; color: CanvasText }
 h1 { font-size: 1.6rem; line-height: 1.25 } h2 { font-size: 1.2rem; margin-top: 2.5rem }
 figure { margin: 1rem 0 } figure svg { width: 100%; height: auto } figcaption, .small { font-size: .9rem; opacity: .8 }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums } caption { text-align: left; font-size: .9rem }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .2rem .8rem; text-align: right; border-bottom: 1px solid color-mix(in srgb, CanvasText 15%, Canvas) }
 tr.beyond td, tr.beyond th { background: color-mix(in srgb, CanvasText 6%, Canvas) }
 td.best { font-weight: bold }
@@ -90,9 +90,9 @@ def _losses(result: dict[str, Any]) -> list[str]:
         _figure(
             plot.loss_picture(result),
             "Each point is the mean over one bin of positions. Lower is better: a loss of 2 nats means that the right token "
-            "got a probability of 1 in e² ≈ 7. The more of the text a model has seen the better it should predict, so a line "
-            "that climbs says that the model is lost at these positions. A line that stays low where “none” climbs shows an "
-            "extension that works; how much it lies above “none” on the left is what the extension costs on short texts.",
+            "got a probability of 1 in e² ≈ 7. Some stretches of a text are harder than others, so compare the lines with each "
+            "other. Where “none” climbs far above the rest the model is lost: it never learned to look that far. A line that "
+            "stays low there is an extension that works; how much it lies above “none” on the left is what it costs on short texts.",
         ),
         _loss_table(result),
     ]
@@ -230,4 +230,4 @@ def _figure(figure: Any, caption: str) -> str:
 def _table(columns: list[str], rows: list[str], caption: str) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     lines = "\n".join(rows)
-    return f'<div class="scroll"><table><caption>{caption}</caption><tr>{head}</tr>\n{lines}</table></div>'
+    return f'<p class="small">{caption}</p><div class="scroll"><table><tr>{head}</tr>\n{lines}</table></div>'

@@ -13,6 +13,10 @@ from .result import mean_loss
 
 #: Wide enough for every column when the output is a file or a pipe.
 FILE_WIDTH = 200
+TITLES = {
+    "repeat": "repeat: loss of a phrase that is asked for again, at first sight → now (nats per token)",
+    "passkey": "passkey: hidden numbers found, and their loss (nats per digit; guessing is 2.30)",
+}
 
 
 def print_tables(result: dict[str, Any], console: Console) -> None:
@@ -20,16 +24,18 @@ def print_tables(result: dict[str, Any], console: Console) -> None:
     if not console.is_terminal:
         console.width = FILE_WIDTH
     if any(method["bins"] for method in result["methods"]):
+        console.print("\nLoss by position, in nats per token (lower is better)")
         console.print(loss_table(result))
-    for task in ("repeat", "passkey"):
+    for task, title in TITLES.items():
         if rows := retrieval_rows(result, task):
+            console.print(f"\n{title}")
             console.print(retrieval_table(result, task, rows))
 
 
 def loss_table(result: dict[str, Any]) -> Table:
     """Mean loss in nats per token, a row for each bin; the best of a row is bold."""
     methods, trained = result["methods"], result["model"]["trained_length"]
-    table = Table(title="Loss by position (nats per token, lower is better)", title_justify="left")
+    table = Table()
     table.add_column("position", justify="right")
     for method in methods:
         table.add_column(method["method"], justify="right")
@@ -40,9 +46,8 @@ def loss_table(result: dict[str, Any]) -> Table:
         table.add_row(f"{begin} – {end}", *_cells([loss.get(begin) for loss in losses]), end_section=last_inside)
     if trained is not None and spans[-1][1] > trained:
         table.add_section()
-        table.add_row(f"up to {trained}", *_cells([mean_loss(method["bins"], 0, trained) for method in methods]))
+        table.add_row(f"up to {trained}, as trained", *_cells([mean_loss(method["bins"], 0, trained) for method in methods]))
         table.add_row(f"beyond {trained}", *_cells([mean_loss(method["bins"], trained) for method in methods]))
-        table.caption = f"The model was trained up to position {trained}."
     return table
 
 
@@ -53,11 +58,7 @@ def retrieval_rows(result: dict[str, Any], task: str) -> list[tuple[int, int]]:
 
 
 def retrieval_table(result: dict[str, Any], task: str, rows: Iterable[tuple[int, int]]) -> Table:
-    titles = {
-        "repeat": "repeat: loss of a phrase asked for again, first sight → second (nats per token)",
-        "passkey": "passkey: hidden numbers found, and loss (nats per digit, guessing is 2.30)",
-    }
-    table = Table(title=titles[task], title_justify="left")
+    table = Table()
     table.add_column("asked at", justify="right")
     table.add_column("distance", justify="right")
     for method in result["methods"]:
