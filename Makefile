@@ -12,7 +12,7 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src cli pyth
 CPP = $(shell find include src cli python tests bench fuzz examples -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 INSTALLED := build/python/installed
 
-.PHONY: help setup build demo test test-cpp test-python lint tidy format bench clean
+.PHONY: help setup build demo test test-cpp test-python lint tidy format bench mutants clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -58,6 +58,9 @@ format: setup  ## rewrite the sources in the project's style
 	$(BIN)/clang-format -i $(CPP)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+mutants: setup  ## small wrong changes to the library, each of which a test must notice (slow; not part of test)
+	tools/mutants
 
 bench: setup  ## the benchmarks
 	cmake --preset release -DGNOMON_BUILD_BENCHMARKS=ON

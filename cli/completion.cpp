@@ -54,8 +54,8 @@ VerbInfo verb_info(const CLI::App& app, const CLI::App& root) {
     if (option->get_positional()) verb.arguments = values_of(option->get_type_name(), root);
     for (const auto& name : option->get_lnames()) {
       const bool takes_value = option->get_items_expected_max() > 0;
-      verb.options.push_back({"--" + name, option->get_description(), takes_value,
-                              takes_value ? values_of(option->get_type_name(), root) : Values{}});
+      verb.options.push_back(
+          {"--" + name, option->get_description(), takes_value, takes_value ? values_of(option->get_type_name(), root) : Values{}});
     }
   }
   return verb;

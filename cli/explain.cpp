@@ -20,10 +20,9 @@ const std::vector<FieldInfo>& rotary_fields() {
       {"head_dim", "integer", "an integer from 1 to 65536", "full width of a query or key", true, ""},
       {"rotary_dim", "integer", "an even integer from 2 to head_dim", "how many channels turn; head_dim when left out", false, ""},
       {"rotary_offset", "integer", "an integer from 0 to head_dim - rotary_dim", "first channel that turns", false, "0"},
-      {"layout", "half_split | interleaved", "half_split | interleaved", "which channels form pair i: (i, i + rotary_dim/2) or (2i, 2i + 1)",
-       false, "\"half_split\""},
-      {"attention_factor", "number", "a number of at least 0", "magnitude on cos and sin; what the rule implies when left out",
-       false, ""},
+      {"layout", "half_split | interleaved", "half_split | interleaved",
+       "which channels form pair i: (i, i + rotary_dim/2) or (2i, 2i + 1)", false, "\"half_split\""},
+      {"attention_factor", "number", "a number of at least 0", "magnitude on cos and sin; what the rule implies when left out", false, ""},
   };
   return fields;
 }
@@ -75,8 +74,8 @@ std::optional<DoubtInfo> doubt_named(const std::string& code) {
   for (const auto& rule : list_rules()) rules.push_back(rule.name);
   std::vector<std::string> known = rules;
   for (const auto& doubt : list_doubts()) known.emplace_back(doubt.code);
-  throw Misuse(fmt::format("explain: \"{}\" is neither a rule nor a doubt of inspect{} (rules: {})", printable(name), suggestion(name, known),
-                           joined(rules)));
+  throw Misuse(fmt::format("explain: \"{}\" is neither a rule nor a doubt of inspect{} (rules: {})", printable(name),
+                           suggestion(name, known), joined(rules)));
 }
 
 std::string json_fields(const std::vector<FieldInfo>& fields) {
@@ -168,7 +167,10 @@ Verb add_explain(CLI::App& root) {
   };
   auto* app = root.add_subcommand("explain", "A rule's formula, fields, source and an example; or a doubt of inspect");
   const auto options = std::make_shared<Options>();
-  app->add_option("RULE", options->rule, "Name of a rule (gnomon list shows them), or code of a doubt")->type_name("RULE")->option_text(" ")->required();
+  app->add_option("RULE", options->rule, "Name of a rule (gnomon list shows them), or code of a doubt")
+      ->type_name("RULE")
+      ->option_text(" ")
+      ->required();
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer("Examples:\n  gnomon explain yarn\n  gnomon explain llama3 --json\n  gnomon explain theta-conflict");
   return {app, [options]() -> int {

@@ -72,8 +72,10 @@ void run_external(const std::string& verb, const std::vector<std::string>& argum
     }
   }
   if (is_external(verb)) {
-    throw Misuse(fmt::format("{} comes with the Python package of gnomon, which is not installed here "
-                             "(there is no {} beside this program or in PATH)", verb, name));
+    throw Misuse(
+        fmt::format("{} comes with the Python package of gnomon, which is not installed here "
+                    "(there is no {} beside this program or in PATH)",
+                    verb, name));
   }
   throw Misuse(fmt::format("unknown verb \"{}\"{} (gnomon help shows all; there is no {} beside this program or in PATH either)",
                            printable(verb), suggestion(verb, verb_names(root)), printable(name)));

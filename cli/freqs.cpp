@@ -72,6 +72,7 @@ Verb add_freqs(CLI::App& root) {
       ->type_name("exact|hf");
   options->length_option =
       app->add_option("--length", options->length_value, "Length of the sequence: for rules that depend on it, and to count turns")
+          ->check(integer_problem)
           ->type_name("N");
   app->add_flag("--json", options->json, "Print one JSON object; its numbers read back to the same double");
   app->footer(

@@ -201,7 +201,8 @@ void print_group(Output& out, const LayerGroup& group, const Model& model) {
   if (group.spec.rotary) {
     print_rotary(out, *group.spec.rotary, model);
   } else {
-    const bool declared = std::any_of(group.origins.begin(), group.origins.end(), [](const auto& o) { return o.first.starts_with("rotary."); });
+    const bool declared =
+        std::any_of(group.origins.begin(), group.origins.end(), [](const auto& o) { return o.first.starts_with("rotary."); });
     row(out, "rotary", declared ? styled(Style::error, "no numbers can be made; see the doubts") : "none");
   }
   row(out, "mask", mask_text(group.spec.mask));
@@ -225,7 +226,8 @@ void print_doubts(Output& out, const Model& model) {
     row(out, label, text);
     label = "";
   }
-  if (!model.doubts.empty() && on_terminal()) row(out, "", styled(Style::label, "gnomon explain CODE tells what a doubt costs and how to end it."));
+  if (!model.doubts.empty() && on_terminal())
+    row(out, "", styled(Style::label, "gnomon explain CODE tells what a doubt costs and how to end it."));
   if (!model.unread.empty()) row(out, "unread", printable(joined(model.unread)));
 }
 
@@ -254,6 +256,7 @@ Verb add_inspect(CLI::App& root) {
       "  gnomon inspect Llama-3.1-8B/\n"
       "  gnomon inspect model.gguf --json");
   return {app, [options] {
+            if (options->path.empty()) throw Misuse("inspect: the path is empty");
             const Model model = read_model(options->path);
             Output out;
             options->json ? out.write(to_json(model) + "\n") : print_people(out, model);

@@ -48,7 +48,8 @@ RotarySpec read_literal(const std::string& text) {
 
 /// How to choose among the groups that the library's message lists.
 std::string hint(const Model& model, std::optional<int> layer) {
-  const auto rotating = std::count_if(model.groups.begin(), model.groups.end(), [](const auto& group) { return group.spec.rotary.has_value(); });
+  const auto rotating =
+      std::count_if(model.groups.begin(), model.groups.end(), [](const auto& group) { return group.spec.rotary.has_value(); });
   return !layer && rotating > 1 && model.worst() != Level::error ? "; --layer N picks one" : "";
 }
 
@@ -75,14 +76,17 @@ void RotarySource::add_to(CLI::App& app) {
   app.add_option("PATH", path_, "A model: config.json, a folder with one, or a GGUF file; or one of the forms of --rotary")
       ->type_name("PATH")
       ->option_text(" ");
-  app.add_option("--rotary", rotary_, "A rule object '{…}', @FILE with one (@-: standard input), or a model's path")->type_name("RULE|PATH");
-  layer_option_ = app.add_option("--layer", layer_, "Layer of the model, from 0; needed where its layers differ")->type_name("N");
+  app.add_option("--rotary", rotary_, "A rule object '{…}', @FILE with one (@-: standard input), or a model's path")
+      ->type_name("RULE|PATH");
+  layer_option_ = app.add_option("--layer", layer_, "Layer of the model, from 0; needed where its layers differ")
+                      ->check(integer_problem)
+                      ->type_name("N");
 }
 
 RotarySpec RotarySource::read() const {
   if (path_.empty() == rotary_.empty()) {
     throw Misuse(path_.empty() ? "a rule is needed: give a model's path, or --rotary '{…}'"
-                              : "two rules were given: a path and --rotary; one is needed");
+                               : "two rules were given: a path and --rotary; one is needed");
   }
   const std::string& text = path_.empty() ? rotary_ : path_;
   const auto first = text.find_first_not_of(" \t\r\n");

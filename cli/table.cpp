@@ -73,10 +73,14 @@ double entry(const std::vector<std::byte>& column, DType dtype, std::size_t inde
     return value;
   };
   switch (dtype) {
-    case DType::f64: return load(0.0);
-    case DType::f32: return static_cast<double>(load(0.0F));
-    case DType::bf16: return static_cast<double>(std::bit_cast<float>(std::uint32_t{load(std::uint16_t{0})} << 16));
-    default: return half_to_double(load(std::uint16_t{0}));
+    case DType::f64:
+      return load(0.0);
+    case DType::f32:
+      return static_cast<double>(load(0.0F));
+    case DType::bf16:
+      return static_cast<double>(std::bit_cast<float>(std::uint32_t{load(std::uint16_t{0})} << 16));
+    default:
+      return half_to_double(load(std::uint16_t{0}));
   }
 }
 
@@ -222,7 +226,8 @@ Verb add_table(CLI::App& root) {
   auto* app = root.add_subcommand("table", "cos and sin of a rule or a model at chosen positions");
   const auto options = std::make_shared<Options>();
   options->source.add_to(*app);
-  app->add_option("--positions", options->positions, "START:STOP:STEP as in Python (stop exclusive), or numbers with commas, also real ones")
+  app->add_option("--positions", options->positions,
+                  "START:STOP:STEP as in Python (stop exclusive), or numbers with commas, also real ones")
       ->type_name("P")
       ->required();
   app->add_option("--dtype", options->dtype, "Type each value is rounded to, once (default f32)")->type_name("f64|f32|bf16|f16");

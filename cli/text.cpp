@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 
@@ -114,11 +115,18 @@ std::size_t edits(std::string_view a, std::string_view b) {
 
 std::string suggestion(std::string_view name, const std::vector<std::string>& known) {
   if (known.empty() || name.size() > 64) return "";
-  const auto nearest = std::min_element(known.begin(), known.end(),
-                                        [&](const auto& a, const auto& b) { return edits(name, a) < edits(name, b); });
+  const auto nearest =
+      std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) { return edits(name, a) < edits(name, b); });
   const bool begins = !name.empty() && nearest->starts_with(name);
   if (!begins && edits(name, *nearest) > std::max<std::size_t>(1, nearest->size() / 2)) return "";
   return fmt::format("; did you mean \"{}\"?", *nearest);
+}
+
+std::string integer_problem(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool integer = error == std::errc() && end == text.data() + text.size();
+  return integer ? "" : fmt::format("expected an integer of 64 bits, got \"{}\"", text);
 }
 
 std::string shell_quote(std::string_view text) {

@@ -39,6 +39,10 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t indent
 /// `; did you mean "yarn"?` for the known name nearest to `name`, or nothing when none is near.
 std::string suggestion(std::string_view name, const std::vector<std::string>& known);
 
+/// What is wrong with a text that should be an integer, or nothing. A check for CLI11, which takes an empty text for 0 and cuts large
+/// values.
+std::string integer_problem(const std::string& text);
+
 /// A text as one word of a shell command.
 std::string shell_quote(std::string_view text);
 

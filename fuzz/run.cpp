@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A main for compilers without libFuzzer: mutates the seeds a bounded number of times, or replays the files it is given.
+// A main for compilers without libFuzzer: mutates the seeds a bounded number of times, or replays the files it is given. The input of a run
+// that dies is left in fuzz-last-input.
 //   hf_reader [--runs N] [--seed S]      hf_reader FILE...
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -11,9 +13,30 @@
 
 #include "fuzz.hpp"
 
+// Only a sanitizer has it.
+extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
+
 namespace {
 
-void run(const std::string& input) { LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size()); }
+std::string last_input;
+
+void save_last_input() { std::ofstream("fuzz-last-input", std::ios::binary) << last_input; }
+
+void save_when_dying() {
+  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE}) {
+    std::signal(signal, [](int number) {
+      save_last_input();
+      std::signal(number, SIG_DFL);
+      std::raise(number);
+    });
+  }
+  if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(save_last_input);
+}
+
+void run(const std::string& input) {
+  last_input = input;
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+}
 
 class Mutator {
  public:
@@ -68,6 +91,7 @@ class Mutator {
 }  // namespace
 
 int main(int count, char** arguments) {
+  save_when_dying();
   std::uint64_t runs = 20000, seed = 1;
   bool replayed = false;
   for (int i = 1; i < count; i++) {
@@ -86,10 +110,7 @@ int main(int count, char** arguments) {
   for (const auto& input : fuzz_seeds()) run(input);
   Mutator mutator(seed);
   for (std::uint64_t i = 0; i < runs; i++) {
-    const std::string input = mutator.next();
-    std::ofstream("fuzz-last-input", std::ios::binary) << input;  // what to look at when the run dies
-    run(input);
+    run(mutator.next());
   }
-  std::remove("fuzz-last-input");
   std::printf("%llu inputs\n", static_cast<unsigned long long>(runs));
 }

@@ -96,6 +96,8 @@ const std::vector<Family>& families() {
           .model_types = {"gpt_neox"},
           .class_prefix = "GPTNeoXFor",
           .architectures = {"gptneox"},
+          .theta_key = "rotary_emb_base",
+          .fraction_key = "rotary_pct",
           .theta = 10000,
           .partial = true,
           .rotary_fraction = 0.25,
@@ -105,7 +107,9 @@ const std::vector<Family>& families() {
           .model_types = {"gptj"},
           .class_prefix = "GPTJFor",
           .layout = PairLayout::interleaved,
-          .theta = 10000,  // a constant of its code; no file has a key
+          .theta_key = "",
+          .fraction_key = "",
+          .theta = 10000,  // a constant of its code
           .partial = true,
           .rotary_dim = 64,
       },

@@ -33,7 +33,9 @@ struct Family {
   PairLayout layout = PairLayout::half_split;
   PairLayout gguf_layout = PairLayout::half_split;
 
-  std::optional<double> theta{};            ///< base when the file states none
+  std::string_view theta_key = "rope_theta";                ///< spelling of the base in config.json; empty: a constant of the code
+  std::string_view fraction_key = "partial_rotary_factor";  ///< spelling of the partial width; empty: none
+  std::optional<double> theta{};                            ///< base when the file states none
   std::optional<double> sliding_theta{};    ///< base of sliding layers; its presence means they have their own, never scaled
   bool partial = false;                     ///< whether the family's code can rotate part of a head
   std::optional<double> rotary_fraction{};  ///< of a head, when the file states no width

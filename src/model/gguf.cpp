@@ -10,19 +10,27 @@
 #include "model/declaration.hpp"
 #include "model/formats.hpp"
 #include "model/gguf_header.hpp"
+#include "model/shape.hpp"
 
 namespace gnomon::files {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t most_layers = 65536;
 enum LayerType : std::size_t { full, sliding };
+
+// Some architectures give one number of heads per layer, mostly the same one.
+bool is_one_count(std::string_view key, const json& value) {
+  return key.starts_with("attention.head_count") && value.is_array() && !value.empty() &&
+         std::all_of(value.begin(), value.end(), [&](const json& entry) { return entry == value.front(); });
+}
 
 json keys_under(const json& keys, const std::string& prefix) {
   json result = json::object();
-  for (const auto& [key, value] : keys.items()) {
-    if (key.starts_with(prefix)) result[key.substr(prefix.size())] = value;
+  for (const auto& [name, value] : keys.items()) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string key = name.substr(prefix.size());
+    result[key] = is_one_count(key, value) ? value.front() : value;
   }
   return result;
 }
@@ -74,68 +82,21 @@ class GgufReader {
     }
   }
 
-  // ── shape ──
-
-  // Some architectures give one number per layer.
-  std::optional<Integer> count(std::string_view key, bool required) {
-    const json* value = keys_.find(key);
-    std::optional<Integer> result;
-    if (value != nullptr && value->is_array() && !value->empty()) {
-      const bool uniform = std::all_of(value->begin(), value->end(), [&](const json& entry) { return entry == value->front(); });
-      if (uniform && value->front().is_number_integer())
-        result = Integer{value->front().get<std::int64_t>(), keys_.read(key)};
-      else
-        doubts_.add("value-kind", {keys_.full(key)},
-                    fmt::format("{}: expected one integer, got {} that differ", keys_.full(key), quoted(*value)));
-    } else {
-      result = keys_.integer(key);
-      if (!result && required) doubts_.add("shape-missing", {keys_.full(key)}, fmt::format("{} is not in the file", keys_.full(key)));
-    }
-    if (result && (result->value < 1 || result->value > std::numeric_limits<int>::max())) {
-      doubts_.add("value-invalid", {keys_.full(key)},
-                  fmt::format("{}: expected a positive integer, got {}", keys_.full(key), result->value));
-      return std::nullopt;
-    }
-    return result;
-  }
+  // ── shape, score ──
 
   void read_shape() {
-    const auto value_or_0 = [](const std::optional<Integer>& read) { return read ? static_cast<int>(read->value) : 0; };
-    model().hidden_size = value_or_0(count("embedding_length", false));
-    model().heads = value_or_0(count("attention.head_count", true));
-    const auto kv_heads = count("attention.head_count_kv", false);
-    model().kv_heads = kv_heads ? value_or_0(kv_heads) : model().heads;
-    const auto layers = count("block_count", true);
-    if (layers && layers->value > most_layers) {
-      doubts_.add("value-invalid", {keys_.full("block_count")},
-                  fmt::format("{}: expected at most {}, got {}", keys_.full("block_count"), most_layers, layers->value));
-    } else {
-      model().layers = value_or_0(layers);
-    }
-    if (model().heads > 0 && model().kv_heads > 0 && model().heads % model().kv_heads != 0) {
-      doubts_.add("heads-not-divisible", {keys_.full("attention.head_count"), keys_.full("attention.head_count_kv")},
-                  fmt::format("{} heads over {} key and value heads", model().heads, model().kv_heads));
-    }
-    declaration_.length = count("context_length", false);
-    read_head_dim();
+    static const ShapeKeys names = {
+        .hidden_size = {"embedding_length"},
+        .layers = {"block_count"},
+        .heads = {"attention.head_count"},
+        .kv_heads = {"attention.head_count_kv"},
+        .head_dim = {"attention.key_length"},
+        .length = {"context_length"},
+    };
+    files::read_shape(keys_, names, nullptr, declaration_, doubts_);
   }
 
-  void read_head_dim() {
-    const std::string quotient = keys_.full("embedding_length") + " / " + keys_.full("attention.head_count");
-    if (const auto read = count("attention.key_length", false)) {
-      model().head_dim = static_cast<int>(read->value);
-      declaration_.head_dim_origin = read->origin;
-    } else if (model().hidden_size == 0 || model().heads == 0) {
-      doubts_.add("shape-missing", {keys_.full("attention.key_length")},
-                  fmt::format("{} is not in the file and cannot be computed from {}", keys_.full("attention.key_length"), quotient));
-    } else if (model().hidden_size % model().heads != 0) {
-      doubts_.add("head-dim-fractional", {keys_.full("embedding_length"), keys_.full("attention.head_count")},
-                  fmt::format("{} is {} / {}, not an integer", quotient, model().hidden_size, model().heads));
-    } else {
-      model().head_dim = model().hidden_size / model().heads;
-      declaration_.head_dim_origin = keys_.derived(quotient);
-    }
-  }
+  std::optional<Integer> count(std::string_view key) { return read_count(keys_, {key}, doubts_); }
 
   void read_score() {
     const auto& origin = declaration_.head_dim_origin;
@@ -180,14 +141,14 @@ class GgufReader {
       }
       return;
     }
-    if (const auto read = count("attention.sliding_window_pattern", false)) period = read->value;
+    if (const auto read = count("attention.sliding_window_pattern")) period = read->value;
     for (std::size_t i = 0; i < layers; i++) {
       if ((i + 1) % static_cast<std::size_t>(period) != 0) declaration_.kind_of_layer[i] = sliding;
     }
   }
 
   void read_window() {
-    auto window = count("attention.sliding_window", false);
+    auto window = count("attention.sliding_window");
     if (!window && family()->window && !keys_.has("attention.sliding_window")) {
       window = Integer{*family()->window, family_default()};
       doubts_.add("window-missing-family-default", {keys_.full("attention.sliding_window")},
@@ -221,7 +182,7 @@ class GgufReader {
   }
 
   void read_width(RotaryDeclaration& rotary) {
-    rotary.rotary_dim = count("rope.dimension_count", false);
+    rotary.rotary_dim = count("rope.dimension_count");
     if (!rotary.rotary_dim && !keys_.has("rope.dimension_count") && model().head_dim > 0)
       rotary.rotary_dim = Integer{model().head_dim, family_default()};
   }

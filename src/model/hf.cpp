@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "gnomon/error.hpp"
 #include "model/declaration.hpp"
 #include "model/formats.hpp"
 #include "model/hf_rotary.hpp"
+#include "model/shape.hpp"
 #include "spec/fields.hpp"
 #include "spec/strict_json.hpp"
 
@@ -17,8 +17,6 @@ namespace gnomon::files {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::int64_t most_layers = 65536;
 
 constexpr std::size_t full = index(LayerType::full), sliding = index(LayerType::sliding);
 
@@ -71,7 +69,6 @@ class HfReader {
   Model read() {
     identify_family();
     read_shape();
-    read_lengths();
     read_score();
     read_layer_types();
     rotary_.emplace(keys_, declaration_, doubts_);
@@ -125,72 +122,18 @@ class HfReader {
                     : std::string("model_type is missing and no known class is named; the file is read by its keys, half_split assumed"));
   }
 
-  // ── shape and lengths ──
-
-  std::optional<Integer> count(std::optional<Integer> read, std::optional<std::int64_t> otherwise, std::string_view key, bool required) {
-    if (!read && otherwise) {
-      doubts_.add("shape-missing-family-default", {keys_.full(key)},
-                  fmt::format("{} is not in the file; the family's {} is used", keys_.full(key), *otherwise));
-      return Integer{*otherwise, family_default()};
-    }
-    if (!read && required) doubts_.add("shape-missing", {keys_.full(key)}, fmt::format("{} is not in the file", keys_.full(key)));
-    if (read && (read->value < 1 || read->value > std::numeric_limits<int>::max())) {
-      doubts_.add("value-invalid", {read->origin.key},
-                  fmt::format("{}: expected a positive integer, got {}", read->origin.key, read->value));
-      return std::nullopt;
-    }
-    return read;
-  }
+  // ── shape, lengths, score ──
 
   void read_shape() {
-    const auto no_default = std::optional<std::int64_t>();
-    const auto from_family = [&](std::optional<int> Family::* member) {
-      return family() == nullptr ? std::nullopt : std::optional<std::int64_t>(family()->*member);
+    static const ShapeKeys names = {
+        .hidden_size = {"hidden_size", "n_embd", "d_model"},
+        .layers = {"num_hidden_layers", "n_layer", "num_layers"},
+        .heads = {"num_attention_heads", "n_head"},
+        .kv_heads = {"num_key_value_heads", "n_head_kv"},
+        .head_dim = {"head_dim"},
+        .length = {"max_position_embeddings", "n_positions"},
     };
-    const auto hidden = count(keys_.integer("hidden_size", "n_embd", "d_model"), no_default, "hidden_size", false);
-    const auto layers = count(keys_.integer("num_hidden_layers", "n_layer", "num_layers"), no_default, "num_hidden_layers", true);
-    const auto heads = count(keys_.integer("num_attention_heads", "n_head"), from_family(&Family::heads), "num_attention_heads", true);
-    const auto kv_heads =
-        count(keys_.integer("num_key_value_heads", "n_head_kv"),
-              heads && heads->origin.how == "read" ? no_default : from_family(&Family::kv_heads), "num_key_value_heads", false);
-    model().hidden_size = hidden ? static_cast<int>(hidden->value) : 0;
-    model().heads = heads ? static_cast<int>(heads->value) : 0;
-    model().kv_heads = kv_heads ? static_cast<int>(kv_heads->value) : model().heads;
-    if (layers && layers->value > most_layers) {
-      doubts_.add("value-invalid", {layers->origin.key},
-                  fmt::format("{}: expected at most {}, got {}", layers->origin.key, most_layers, layers->value));
-    } else if (layers) {
-      model().layers = static_cast<int>(layers->value);
-    }
-    if (model().heads > 0 && model().kv_heads > 0 && model().heads % model().kv_heads != 0) {
-      doubts_.add("heads-not-divisible", {keys_.full("num_attention_heads"), keys_.full("num_key_value_heads")},
-                  fmt::format("{} heads over {} key and value heads", model().heads, model().kv_heads));
-    }
-    read_head_dim(from_family(&Family::head_dim));
-  }
-
-  void read_head_dim(std::optional<std::int64_t> otherwise) {
-    const std::string quotient = keys_.full("hidden_size") + " / " + keys_.full("num_attention_heads");
-    if (const auto read = count(keys_.integer("head_dim"), otherwise, "head_dim", false)) {
-      model().head_dim = static_cast<int>(read->value);
-      declaration_.head_dim_origin = read->origin;
-    } else if (keys_.has("head_dim")) {
-      return;  // there, but not a width: doubted above
-    } else if (model().hidden_size == 0 || model().heads == 0) {
-      doubts_.add("shape-missing", {keys_.full("head_dim")},
-                  fmt::format("{} is not in the file and cannot be computed from {}", keys_.full("head_dim"), quotient));
-    } else if (model().hidden_size % model().heads != 0) {
-      doubts_.add("head-dim-fractional", {keys_.full("hidden_size"), keys_.full("num_attention_heads")},
-                  fmt::format("{} is {} / {}, not an integer, and there is no head_dim", quotient, model().hidden_size, model().heads));
-    } else {
-      model().head_dim = model().hidden_size / model().heads;
-      declaration_.head_dim_origin = keys_.derived(quotient);
-    }
-  }
-
-  void read_lengths() {
-    const auto otherwise = family() == nullptr ? std::nullopt : family()->length;
-    declaration_.length = count(keys_.integer("max_position_embeddings", "n_positions"), otherwise, "max_position_embeddings", false);
+    files::read_shape(keys_, names, family(), declaration_, doubts_);
     for (const auto key : {"max_sequence_length", "model_max_length", "seq_length"}) {
       if (auto length = keys_.integer(key)) declaration_.other_lengths.push_back(std::move(*length));
     }

@@ -13,6 +13,13 @@ namespace gnomon::files {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr std::string_view theta_keys[] = {"rope_theta", "rotary_emb_base", "rope_base"};
+constexpr std::string_view fraction_keys[] = {"partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction"};
+
+}  // namespace
+
 HfRotary::HfRotary(const Keys& keys, const Declaration& declaration, Doubts& doubts)
     : keys_(keys), declaration_(declaration), doubts_(doubts) {
   blocks_.reserve(layer_type_names.size());  // their addresses are handed out
@@ -21,7 +28,7 @@ HfRotary::HfRotary(const Keys& keys, const Declaration& declaration, Doubts& dou
 
 bool HfRotary::is_declared() const {
   if (family() != nullptr || block_ != nullptr) return true;
-  return keys_.has("rope_theta") || keys_.has("rotary_emb_base") || keys_.has("rope_base");
+  return std::any_of(std::begin(theta_keys), std::end(theta_keys), [&](auto key) { return keys_.has(key); });
 }
 
 std::vector<std::string> HfRotary::unread() const {
@@ -194,19 +201,37 @@ void HfRotary::read_condense_ratio(RotaryDeclaration& rotary) {
   }
 }
 
+// The spelling the family's code reads; failing that any other, because the file states it, with a doubt, because that code does not see
+// it.
+std::optional<Number> HfRotary::own_or_foreign(std::string_view own, std::span<const std::string_view> spellings) {
+  if (family() == nullptr) return keys_.first<double>(spellings);
+  std::vector<std::string_view> own_first = {own};
+  std::copy_if(spellings.begin(), spellings.end(), std::back_inserter(own_first), [&](auto key) { return key != own; });
+  if (own.empty()) own_first.erase(own_first.begin());
+  const auto found = keys_.first<double>(own_first);
+  if (found && (own.empty() || !keys_.has(own))) {
+    doubts_.add("foreign-key", {found->origin.key},
+                fmt::format("{} = {} is used, but transformers' code for {} does not read this key", found->origin.key,
+                            quoted(found->value), family()->name));
+  }
+  return found;
+}
+
 // ── theta ──
 
 void HfRotary::read_theta(LayerType type, const Keys* block, RotaryDeclaration& rotary) {
   const bool separate = has_own_sliding_base() && type == LayerType::sliding;
   const auto inner = block != nullptr ? block->number("rope_theta") : std::nullopt;
-  auto outer = separate ? keys_.number("rope_local_base_freq") : keys_.number("rope_theta", "rotary_emb_base", "rope_base");
+  auto outer = separate ? keys_.number("rope_local_base_freq") : own_or_foreign(family() != nullptr ? family()->theta_key : "", theta_keys);
   if (!outer && !separate && other_ != nullptr) outer = keys_.inside(*other_, "rope_parameters").number("rope_theta");
   rotary.theta = inner ? inner : outer;
   if (inner && outer && inner->value != outer->value) doubt_theta(*inner, *outer);
   if (rotary.theta || family() == nullptr) return;
   if (const auto otherwise = separate ? family()->sliding_theta : family()->theta) {
     rotary.theta = Number{*otherwise, family_default()};
-    const std::string key = keys_.full(separate ? "rope_local_base_freq" : "rope_theta");
+    const std::string key = keys_.full(separate                      ? "rope_local_base_freq"
+                                       : family()->theta_key.empty() ? "rope_theta"
+                                                                     : family()->theta_key);
     doubts_.add("theta-missing-family-default", {key},
                 fmt::format("{} is not in the file; the family's {} is used", key, quoted(*otherwise)));
   }
@@ -231,7 +256,7 @@ void HfRotary::doubt_theta(const Number& inner, const Number& outer) {
 void HfRotary::read_width(const Keys* block, RotaryDeclaration& rotary) {
   const auto width = keys_.integer("rotary_dim");
   const auto inner = block != nullptr ? block->number("partial_rotary_factor") : std::nullopt;
-  const auto outer = keys_.number("partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction");
+  const auto outer = own_or_foreign(family() != nullptr ? family()->fraction_key : "", fraction_keys);
   if (head_dim() <= 0) return;  // doubted where the shape was read
   check_widths(inner, outer);
   std::optional<Integer> from_fraction;

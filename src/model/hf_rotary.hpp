@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,8 @@ class HfRotary {
   void read_original_length(const Keys* block, RotaryDeclaration& rotary);
   void read_extras(const Keys& block, RotaryDeclaration& rotary);
   void read_condense_ratio(RotaryDeclaration& rotary);
+
+  std::optional<Number> own_or_foreign(std::string_view own, std::span<const std::string_view> spellings);
 
   void read_theta(LayerType type, const Keys* block, RotaryDeclaration& rotary);
   void doubt_theta(const Number& inner, const Number& outer);

@@ -100,7 +100,7 @@ std::optional<Sourced<T>> Keys::get(std::string_view key) const {
 }
 
 template <class T>
-std::optional<Sourced<T>> Keys::first(std::initializer_list<std::string_view> keys) const {
+std::optional<Sourced<T>> Keys::first(std::span<const std::string_view> keys) const {
   std::optional<Sourced<T>> chosen;
   for (const auto key : keys) {
     auto next = get<T>(key);
@@ -116,10 +116,10 @@ std::optional<Sourced<T>> Keys::first(std::initializer_list<std::string_view> ke
   return chosen;
 }
 
-template std::optional<Number> Keys::first<double>(std::initializer_list<std::string_view>) const;
-template std::optional<Integer> Keys::first<std::int64_t>(std::initializer_list<std::string_view>) const;
-template std::optional<Boolean> Keys::first<bool>(std::initializer_list<std::string_view>) const;
-template std::optional<Text> Keys::first<std::string>(std::initializer_list<std::string_view>) const;
+template std::optional<Number> Keys::first<double>(std::span<const std::string_view>) const;
+template std::optional<Integer> Keys::first<std::int64_t>(std::span<const std::string_view>) const;
+template std::optional<Boolean> Keys::first<bool>(std::span<const std::string_view>) const;
+template std::optional<Text> Keys::first<std::string>(std::span<const std::string_view>) const;
 
 std::vector<std::string> Keys::unread() const {
   std::vector<std::string> result;

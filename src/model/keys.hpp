@@ -2,10 +2,12 @@
 // Reading one object of a file key by key: values with their origins, wrong kinds as doubts, and a memory of what was not read.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,20 +53,22 @@ class Keys {
   // different values are a doubt too.
   template <class... Names>
   std::optional<Number> number(Names... keys) const {
-    return first<double>({std::string_view(keys)...});
+    return first<double>(std::array{std::string_view(keys)...});
   }
   template <class... Names>
   std::optional<Integer> integer(Names... keys) const {
-    return first<std::int64_t>({std::string_view(keys)...});
+    return first<std::int64_t>(std::array{std::string_view(keys)...});
   }
   template <class... Names>
   std::optional<Boolean> boolean(Names... keys) const {
-    return first<bool>({std::string_view(keys)...});
+    return first<bool>(std::array{std::string_view(keys)...});
   }
   template <class... Names>
   std::optional<Text> text(Names... keys) const {
-    return first<std::string>({std::string_view(keys)...});
+    return first<std::string>(std::array{std::string_view(keys)...});
   }
+  template <class T>
+  std::optional<Sourced<T>> first(std::span<const std::string_view> keys) const;
   /// The object under a key; a doubt for another kind. Nothing for an empty one.
   const nlohmann::json* object(std::string_view key) const;
 
@@ -77,8 +81,6 @@ class Keys {
   std::vector<std::string> unread() const;
 
  private:
-  template <class T>
-  std::optional<Sourced<T>> first(std::initializer_list<std::string_view> keys) const;
   template <class T>
   std::optional<Sourced<T>> get(std::string_view key) const;
 

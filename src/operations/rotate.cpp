@@ -26,7 +26,8 @@ void check_view(std::string_view name, const ConstTensorView& view, int head_dim
     refuse(fmt::format("{}: expected shape (B, H, T, {}), the head_dim of the spec, got {}", name, head_dim, text(view.shape)));
   }
   if (view.strides[3] != 1) refuse(fmt::format("{}: expected a contiguous last axis (stride 1), got stride {}", name, view.strides[3]));
-  if (view.data == nullptr && view.shape[0] * view.shape[1] * view.shape[2] != 0) refuse(fmt::format("{}: expected memory, got null", name));
+  if (view.data == nullptr && view.shape[0] * view.shape[1] * view.shape[2] != 0)
+    refuse(fmt::format("{}: expected memory, got null", name));
   if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) != 0) {
     refuse(fmt::format("{}: expected memory aligned to its dtype ({} bytes)", name, size_of(view.dtype)));
   }
@@ -72,9 +73,11 @@ void check(const ConstTensorView& x, const TensorView& out, const Rotation& rota
   check_view("out", out, rotation.head_dim);
   if (x.shape != out.shape) refuse(fmt::format("out: expected the shape of x {}, got {}", text(x.shape), text(out.shape)));
   if (x.dtype != out.dtype) refuse(fmt::format("out: expected the dtype of x ({}), got {}", name_of(x.dtype), name_of(out.dtype)));
+  if (rotation.turns.empty()) refuse("rotation: expected at least one pair, it has none");
   const auto past = rotation.rotary_offset + 2 * static_cast<std::int64_t>(rotation.turns.size());
   if (rotation.rotary_offset < 0 || past > rotation.head_dim) {
-    refuse(fmt::format("rotation: expected rotated channels within head_dim ({}), got {} to {}", rotation.head_dim, rotation.rotary_offset, past));
+    refuse(fmt::format("rotation: expected rotated channels within head_dim ({}), got {} to {}", rotation.head_dim, rotation.rotary_offset,
+                       past));
   }
   const auto number = count(positions), tokens = static_cast<std::size_t>(x.shape[2]), rows = static_cast<std::size_t>(x.shape[0]) * tokens;
   if (number != tokens && number != rows) {
@@ -85,7 +88,8 @@ void check(const ConstTensorView& x, const TensorView& out, const Rotation& rota
 }
 
 /// The kernel takes f32 and bf16 with integer positions.
-bool run_kernel(const ConstTensorView& x, const TensorView& out, const Rotation& rotation, const Positions& positions, Direction direction) {
+bool run_kernel(const ConstTensorView& x, const TensorView& out, const Rotation& rotation, const Positions& positions,
+                Direction direction) {
   if (std::holds_alternative<Reals>(positions) || (x.dtype != DType::f32 && x.dtype != DType::bf16)) return false;
   kernels::RotateJob job;
   job.x = x.data;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gnomon/table.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -57,6 +59,10 @@ void fill(RotaryTable& table, const Positions& positions) {
 
 RotaryTable rotary_table(const Frequencies& frequencies, const Positions& positions, DType dtype) {
   validate(positions);
+  if (frequencies.numerics == Numerics::exact && frequencies.turns.size() != frequencies.inv_freq.size()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("frequencies: expected turns for each of the {} pairs, got {}",
+                                                         frequencies.inv_freq.size(), frequencies.turns.size()));
+  }
   RotaryTable table{frequencies, dtype, count(positions), frequencies.inv_freq.size(), {}, {}};
   table.cos.resize(table.positions * table.pairs * size_of(dtype));
   table.sin.resize(table.cos.size());

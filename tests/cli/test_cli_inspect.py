@@ -15,9 +15,7 @@ def test_llama_31_on_one_screen(gnomon, llama):
     result = gnomon("inspect", llama(rope_theta=500000.0, rope_scaling=LLAMA3), code=0)
     lines = squeezed(result.out)
     assert "model llama · 4 layers · 32 heads, 8 kv heads · head_dim 128" in lines
-    assert (
-        "rotary llama3 theta 500000 · factor 8 · low 1 · high 4 · original 8192 · layout half_split"
-    ) in lines
+    assert ("rotary llama3 theta 500000 · factor 8 · low 1 · high 4 · original 8192 · layout half_split") in lines
     assert "scaling 29 of 64 pairs unchanged · 6 blended · 29 divided by 8" in lines
     assert "turns longest wavelength 20 473 564 positions: 25 of 64 pairs never complete a turn in 131072" in lines
     assert "mask causal" in lines

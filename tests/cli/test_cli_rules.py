@@ -67,7 +67,9 @@ def test_a_field_of_another_rule_is_refused(refused, gnomon):
     refused("freqs", "--rotary", json.dumps(example | {"beta_fast": 32}), says=["beta_fast", "unknown"])
 
 
-@pytest.mark.parametrize(("name", "nearest"), [("yran", "yarn"), ("llama", "llama3"), ("Linear", "linear"), ("theta-conflit", "theta-conflict")])
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("yran", "yarn"), ("llama", "llama3"), ("Linear", "linear"), ("theta-conflit", "theta-conflict")]
+)
 def test_an_unknown_rule_is_answered_with_the_nearest(refused, name, nearest):
     refused("explain", name, says=[f'"{name}"', f'did you mean "{nearest}"', "default, linear"])
 

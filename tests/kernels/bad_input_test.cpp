@@ -125,9 +125,32 @@ TEST_F(BadInput, PositionsBeyondTheContract) {
   EXPECT_EQ(refused(ErrorCode::out_of_range, {"positions["}), "");
 }
 
+TEST(Contract, ReachesTwoToThe33) { EXPECT_EQ(gnomon::max_position, 8589934592); }
+
 TEST_F(BadInput, ARangeThatDoesNotMove) {
   positions = gnomon::Range{0, 3, 0};
   EXPECT_EQ(refused(ErrorCode::invalid_argument, {"positions", "step"}), "");
+}
+
+TEST_F(BadInput, RotationsThatDoNotFitTheHead) {
+  const auto refused_rotation = [&](const gnomon::Rotation& rotation) {
+    return refusal_fault([&] { gnomon::rotate(x, rotation, positions); }, ErrorCode::invalid_argument, {"rotation"});
+  };
+  const gnomon::Rotation fine(frequencies);
+  for (const int offset : {-1, 1, 8, std::numeric_limits<int>::max()}) {
+    auto rotation = fine;
+    rotation.rotary_offset = offset;
+    EXPECT_EQ(refused_rotation(rotation), "") << offset;
+  }
+  gnomon::Rotation none;
+  none.head_dim = 8;
+  EXPECT_EQ(refused_rotation(none), "") << "nothing to rotate is no rotation";
+}
+
+TEST_F(BadInput, FrequenciesWithoutTurnsInATable) {
+  frequencies.turns.pop_back();
+  EXPECT_EQ(refusal_fault([&] { gnomon::rotary_table(frequencies, positions); }, ErrorCode::invalid_argument, {"frequencies", "turns"}),
+            "");
 }
 
 TEST_F(BadInput, HfFrequenciesInAKernel) {

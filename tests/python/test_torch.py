@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.autograd import forward_ad  # noqa: E402
+
 import gnomon  # noqa: E402
 import gnomon.torch  # noqa: E402
 from gnomon.torch import Rotation, rotate, rotate_  # noqa: E402
@@ -177,7 +179,7 @@ def test_gradients_of_every_order():
     rotation = Rotation(spec_of("interleaved", partial=True, attention_factor=1.25))
     x = torch.randn(B, H, T, D, dtype=torch.float64, requires_grad=True)
     positions = torch.randint(-1000, 1000, (B, T))
-    assert torch.autograd.gradcheck(lambda x: rotate(x, rotation, positions), x)
+    assert torch.autograd.gradcheck(lambda x: rotate(x, rotation, positions), x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda x: rotate(x, rotation, positions), x)
     tokens_first = torch.randn(B, T, H, D, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: rotate(x.transpose(1, 2), rotation, positions), tokens_first)
@@ -190,9 +192,24 @@ def test_in_place_refuses_where_a_gradient_is_needed():
         rotate_(x, rotation)
     with pytest.raises(RuntimeError, match="rotate_: x needs a gradient"):
         rotate_(x * 2, rotation)
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="rotate_: x needs a gradient"):
+        rotate_(forward_ad.make_dual(x.detach(), x.detach()), rotation)
     with torch.no_grad():
         want = rotate(x, rotation, 3)
         assert torch.equal(rotate_(x, rotation, 3), want)
+
+
+def test_torch_func_is_served_or_refused():
+    """torch alone would give a zero derivative in forward mode."""
+    rotation, x = Rotation(spec_of()), torch.randn(4, B, H, T, D)
+    each = torch.func.vmap(lambda x: rotate(x, rotation, 3))(x)
+    assert torch.equal(each, torch.stack([rotate(one, rotation, 3) for one in x]))
+    for derivative in (
+        torch.func.grad(lambda x: rotate(x, rotation).sum()),
+        lambda x: torch.func.jvp(lambda x: rotate(x, rotation), (x,), (x,)),
+    ):
+        with pytest.raises(RuntimeError, match="functorch"):
+            derivative(x[0])
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])

@@ -46,14 +46,14 @@ class Checkpoint:
 
     @functools.cached_property
     def tokenizer(self) -> Any:
-        return self._load("tokenizer", lambda transformers: transformers.AutoTokenizer)
+        return self._load("tokenizer", "AutoTokenizer")
 
     @functools.cached_property
     def model(self) -> Any:
         """The causal language model in float32, in evaluation mode."""
         import torch
 
-        return self._load("model", lambda transformers: transformers.AutoModelForCausalLM, dtype=torch.float32).eval()
+        return self._load("model", "AutoModelForCausalLM", dtype=torch.float32).eval()
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a piece of text, without special tokens."""
@@ -115,21 +115,12 @@ class Checkpoint:
                 return ids
             characters *= 2
 
-    def _load(self, what: str, pick: Any, **options: Any) -> Any:
-        transformers = _transformers()
+    def _load(self, what: str, auto_class: str, **options: Any) -> Any:
+        import transformers
+
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
         try:
-            return pick(transformers).from_pretrained(self._folder, **self._options, **options)
-        except KeyboardInterrupt:
-            raise
+            return getattr(transformers, auto_class).from_pretrained(self._folder, **self._options, **options)
         except Exception as error:  # transformers raises many kinds for a file it cannot load
             raise UsageError(f"{self.path}: transformers cannot load the {what}: {error}") from error
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise UsageError(f"gnomon eval needs the Python package {error.name}: pip install 'gnomon[eval]'") from error
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    return transformers

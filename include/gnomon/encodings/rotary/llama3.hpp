@@ -20,12 +20,15 @@ struct Llama3 {
       "w           = theta^(-2i/rotary_dim)\n"
       "t           = (original * w / (2 pi) - low_freq_factor) / (high_freq_factor - low_freq_factor)\n"
       "inv_freq[i] = w for t > 1, w / factor for t < 0, (1 - t) * w / factor + t * w between";
-  static constexpr std::string_view citation = "Llama Team 2024, The Llama 3 Herd of Models, arXiv:2407.21783, and the code published with it";
+  static constexpr std::string_view citation =
+      "Llama Team 2024, The Llama 3 Herd of Models, arXiv:2407.21783, and the code published with it";
   static constexpr std::tuple fields{
       required_field("factor", &Llama3::factor, at_least(1), "how much slower the slowest pairs become"),
-      required_field("low_freq_factor", &Llama3::low_freq_factor, positive(), "pairs with fewer turns than this in the trained length are divided"),
+      required_field("low_freq_factor", &Llama3::low_freq_factor, positive(),
+                     "pairs with fewer turns than this in the trained length are divided"),
       required_field("high_freq_factor", &Llama3::high_freq_factor, positive(), "pairs with more turns than this are kept"),
-      required_field("original_max_position_embeddings", &Llama3::original_max_position_embeddings, at_least(1), "the trained length, in tokens"),
+      required_field("original_max_position_embeddings", &Llama3::original_max_position_embeddings, at_least(1),
+                     "the trained length, in tokens"),
   };
 
   template <class A>
@@ -40,9 +43,9 @@ struct Llama3 {
       if (wavelength > shortest_divided) {
         value = value / A::element(factor);
       } else if (!(wavelength < longest_kept)) {  // never true when both bounds are equal, but at equality
-        const E blend = low_freq_factor == high_freq_factor
-                            ? E(1)
-                            : (A::over(original, wavelength) - A::element(low_freq_factor)) / A::element(S(high_freq_factor) - S(low_freq_factor));
+        const E blend = low_freq_factor == high_freq_factor ? E(1)
+                                                            : (A::over(original, wavelength) - A::element(low_freq_factor)) /
+                                                                  A::element(S(high_freq_factor) - S(low_freq_factor));
         value = (E(1) - blend) * value / A::element(factor) + blend * value;
       }
     }

@@ -38,11 +38,13 @@ struct Yarn {
   static constexpr std::string_view citation = "Peng et al. 2023, YaRN, arXiv:2309.00071, sections 3.2 to 3.4";
   static constexpr std::tuple fields{
       required_field("factor", &Yarn::factor, at_least(1), "how many times longer the context becomes"),
-      required_field("original_max_position_embeddings", &Yarn::original_max_position_embeddings, at_least(1), "the trained length, in tokens"),
+      required_field("original_max_position_embeddings", &Yarn::original_max_position_embeddings, at_least(1),
+                     "the trained length, in tokens"),
       field("beta_fast", &Yarn::beta_fast, positive(), "pairs with more turns than this in the trained length are kept"),
       field("beta_slow", &Yarn::beta_slow, positive(), "pairs with fewer turns than this are divided by factor"),
       field("truncate", &Yarn::truncate, {}, "whether the bounds of the ramp are rounded outwards to whole pairs"),
-      field("mscale", &Yarn::mscale, at_least(0), "numerator of the magnitude: (0.1 mscale ln factor + 1) over the same with mscale_all_dim"),
+      field("mscale", &Yarn::mscale, at_least(0),
+            "numerator of the magnitude: (0.1 mscale ln factor + 1) over the same with mscale_all_dim"),
       field("mscale_all_dim", &Yarn::mscale_all_dim, at_least(0), "denominator of the magnitude; both must be non-zero to count"),
       field("ramp", &Yarn::ramp, {}, "pair_index: as the authors' code; turns: as the paper's text"),
   };
@@ -54,7 +56,8 @@ struct Yarn {
     using std::ceil, std::floor, std::log;
     const auto pair_with = [&](double turns) {
       const S two_pi_turns = S(turns * 2) * S(two_pi) / S(2);
-      return S(width.rotary_dim) * log(S(static_cast<double>(original_max_position_embeddings)) / two_pi_turns) / (S(2) * log(S(width.theta)));
+      return S(width.rotary_dim) * log(S(static_cast<double>(original_max_position_embeddings)) / two_pi_turns) /
+             (S(2) * log(S(width.theta)));
     };
     S low = pair_with(beta_fast), high = pair_with(beta_slow);
     if (truncate) low = floor(low), high = ceil(high);
@@ -89,14 +92,16 @@ struct Yarn {
   }
   void check(const RotaryWidth& width) const {
     if (beta_fast < beta_slow) {
-      throw Error(ErrorCode::invalid_argument, "beta_fast: expected at least beta_slow (" + std::to_string(beta_slow) + "), got " +
-                                                   std::to_string(beta_fast));
+      throw Error(ErrorCode::invalid_argument,
+                  "beta_fast: expected at least beta_slow (" + std::to_string(beta_slow) + "), got " + std::to_string(beta_fast));
     }
     if (ramp == YarnRamp::turns && beta_fast == beta_slow) {
-      throw Error(ErrorCode::invalid_argument, "beta_fast: a ramp over turns needs it above beta_slow, both are " + std::to_string(beta_fast));
+      throw Error(ErrorCode::invalid_argument,
+                  "beta_fast: a ramp over turns needs it above beta_slow, both are " + std::to_string(beta_fast));
     }
     if (width.theta <= 1) {
-      throw Error(ErrorCode::invalid_argument, "theta: yarn needs a base above 1 (it divides by ln theta), got " + std::to_string(width.theta));
+      throw Error(ErrorCode::invalid_argument,
+                  "theta: yarn needs a base above 1 (it divides by ln theta), got " + std::to_string(width.theta));
     }
   }
   bool in_transformers() const { return ramp == YarnRamp::pair_index; }
