@@ -72,12 +72,14 @@ std::vector<VerbInfo> all_verbs(const CLI::App& root) {
 
 std::string names_of(const std::vector<VerbInfo>& verbs) {
   std::vector<std::string> names;
+  names.reserve(verbs.size());
   for (const auto& verb : verbs) names.push_back(verb.name);
   return joined(names, " ");
 }
 
 std::string options_of(const VerbInfo& verb) {
   std::vector<std::string> names;
+  names.reserve(verb.options.size());
   for (const auto& option : verb.options) names.push_back(option.name);
   return joined(names, " ");
 }

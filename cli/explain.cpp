@@ -80,6 +80,7 @@ std::optional<DoubtInfo> doubt_named(const std::string& code) {
 
 std::string json_fields(const std::vector<FieldInfo>& fields) {
   std::vector<std::string> texts;
+  texts.reserve(fields.size());
   for (const auto& field : fields) {
     texts.push_back(fmt::format(R"({{"name": {}, "type": {}, "bound": {}, "required": {}, "default": {}, "doc": {}}})",
                                 json_quote(field.name), json_quote(field.type), json_quote(field.bound), field.required,

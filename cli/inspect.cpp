@@ -92,6 +92,7 @@ std::string scaling_text(const Frequencies& scaled) {
   unscaled.rule = rotary::Default{};
   const auto before = frequencies(unscaled).inv_freq;
   std::vector<double> divisors;
+  divisors.reserve(before.size());
   for (std::size_t i = 0; i < before.size(); i++) divisors.push_back(before[i] / scaled.inv_freq[i]);
   const double most = *std::max_element(divisors.begin(), divisors.end());
   const auto equal = [&](double value) {
@@ -158,6 +159,7 @@ std::vector<std::string> origin_texts(const std::map<std::string, Origin>& origi
     fields[{rank(origin), how}].push_back(origin_text(field, origin.key));
   }
   std::vector<std::string> texts;
+  texts.reserve(fields.size());
   for (const auto& [how, names] : fields) texts.push_back(fmt::format("{}: {}", how.second, row_of(names, ", ")));
   return texts;
 }

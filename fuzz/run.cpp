@@ -53,8 +53,9 @@ class Mutator {
   const std::string& pick(const std::vector<std::string>& from) { return from[below(from.size())]; }
 
   void change(std::string& input) {
+    if (input.empty()) input = pick(dictionary_);
     const std::size_t at = below(input.size() + 1), length = below(std::min<std::size_t>(input.size() - at, 16) + 1);
-    switch (below(7)) {
+    switch (below(8)) {
       case 0:
         input.insert(at, pick(dictionary_));
         break;
@@ -72,6 +73,9 @@ class Mutator {
         break;
       case 5:
         splice(input, at);
+        break;
+      case 6:  // where a JSON key may begin
+        input.insert(std::min(input.find_first_of("{,", at), input.size() - 1) + 1, pick(dictionary_));
         break;
       default:
         if (at < input.size()) input[at] = static_cast<char>(random_());

@@ -9,6 +9,8 @@
 `gnomon.torch` rotates tensors with gradients, `gnomon.hf` puts a rule into a transformers model; both are imported by name.
 """
 
+import sys
+
 from gnomon._core import (
     Doubt,
     Error,
@@ -44,3 +46,6 @@ __all__ = [
     "rotary_table",
     "rotate",
 ]
+
+# A submodule of an extension is an attribute only; this makes `from gnomon.rotary import Yarn` work too.
+sys.modules["gnomon.rotary"] = rotary

@@ -266,14 +266,14 @@ def _suffix(path: str | Path) -> str:
 
 # ---- command -----------------------------------------------------------------------------------------------------
 
-EXAMPLES = """\
-examples:
-  gnomon plot wavelengths model.gguf --out wavelengths.svg
-  gnomon plot wavelengths --rotary '{"rule":"default","theta":10000,"head_dim":128}' --length 4096 --out w.png
-  gnomon plot frequencies model.gguf --method yarn:4 --method ntk:4 --out changed.png
-  gnomon plot loss result.json --out loss.png            # from gnomon eval … --json result.json
-  gnomon plot passkey result.json --out passkey.svg
-"""
+EXAMPLES = (
+    "gnomon plot wavelengths model.gguf --out wavelengths.svg",
+    """gnomon plot wavelengths --rotary '{"rule":"default","theta":10000,"head_dim":128}' --length 4096 --out w.png""",
+    "gnomon plot frequencies model.gguf --method yarn:4 --method ntk:4 --out changed.png",
+    "gnomon plot loss result.json --out loss.png            # from gnomon eval … --json result.json",
+    "gnomon plot repeat result.json --out repeat.png        # … --task repeat",
+    "gnomon plot passkey result.json --out passkey.svg      # … --task passkey",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -296,13 +296,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gnomon plot",
         description="Draws one picture of rotary frequencies or of an evaluation, as PNG or SVG.",
-        epilog=EXAMPLES,
+        epilog=_examples(""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     pictures = parser.add_subparsers(title="pictures", metavar="PICTURE", required=True)
 
     def add(name: str, help: str, draw: Any) -> argparse.ArgumentParser:
-        picture = pictures.add_parser(name, help=help, description=help)
+        picture = pictures.add_parser(
+            name,
+            help=help,
+            description=f"Draws: {help}.",
+            epilog=_examples(name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         picture.add_argument("--out", required=True, metavar="FILE", help="where to write; ends in .png or .svg")
         picture.set_defaults(draw=draw)
         return picture
@@ -325,6 +331,10 @@ def _parser() -> argparse.ArgumentParser:
     ):
         add(name, f"{help}, from a result of gnomon eval", draw).add_argument("result", metavar="RESULT.json")
     return parser
+
+
+def _examples(picture: str) -> str:
+    return "\n  ".join(["examples:", *(line for line in EXAMPLES if picture in line)])
 
 
 def _draw_wavelengths(options: argparse.Namespace) -> Figure:

@@ -5,6 +5,7 @@
 namespace nb = nanobind;
 
 NB_MODULE(_core, module) {
+  nb::set_leak_warnings(false);  // a spec in a global variable outlives the interpreter's last collection; that is no leak
   module.attr("__version__") = GNOMON_VERSION;
   bind_error(module);
   bind_spec(module);

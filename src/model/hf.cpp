@@ -219,27 +219,35 @@ class HfReader {
   }
 
   void read_windows() {
-    const bool switched_off = [&] {
-      const auto used = keys_.boolean("use_sliding_window");
-      if (used) return !used->value;
-      return family() != nullptr && family()->window_rule == WindowRule::after_max_window_layers;
-    }();
-    if (family() != nullptr && family()->window_rule == WindowRule::none && !listed_) return;
+    const bool known = family() != nullptr;
+    if (known && family()->window_rule == WindowRule::none && !listed_) return;
     auto window = keys_.integer("sliding_window", "sliding_window_size");
-    if (switched_off) return;
+    if (is_switched_off()) return;
     if (window && window->value < 1) {
       doubts_.add("value-invalid", {window->origin.key},
                   fmt::format("{}: expected a positive integer or null, got {}", window->origin.key, window->value));
       window.reset();
-    } else if (!window && family() != nullptr && family()->window && keys_.find("sliding_window") == nullptr) {
-      window = Integer{*family()->window, family_default()};
-      if (uses(sliding)) {
-        doubts_.add("window-missing-family-default", {keys_.full("sliding_window")},
-                    fmt::format("{} is not in the file; the family's {} is used", keys_.full("sliding_window"), *family()->window));
-      }
+    } else if (!window && known && family()->window && keys_.find("sliding_window") == nullptr) {
+      window = default_window();
     }
     declaration_.kinds[sliding].window = window;
-    if (family() == nullptr && !listed_) declaration_.kinds[full].window = window;
+    if (!known && !listed_) declaration_.kinds[full].window = window;
+  }
+
+  // A key of Qwen's code, off unless it says otherwise; other families do not read it.
+  bool is_switched_off() {
+    if (family() == nullptr) return !keys_.boolean("use_sliding_window").value_or(Boolean{true, {}}).value;
+    if (family()->window_rule != WindowRule::after_max_window_layers) return false;
+    return !keys_.boolean("use_sliding_window").value_or(Boolean{false, {}}).value;
+  }
+
+  Integer default_window() {
+    const auto key = keys_.full("sliding_window");
+    if (uses(sliding)) {
+      doubts_.add("window-missing-family-default", {key},
+                  fmt::format("{} is not in the file; the family's {} is used", key, *family()->window));
+    }
+    return {*family()->window, family_default()};
   }
 
   bool uses(std::size_t type) const {

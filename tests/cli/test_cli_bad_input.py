@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from conftest import DEFAULT, rule
+from rule_texts import DEFAULT, rule
 
 YARN = {"factor": 4.0, "original_max_position_embeddings": 4096}
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}

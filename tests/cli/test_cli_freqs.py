@@ -7,7 +7,7 @@ import re
 from decimal import Decimal, getcontext
 
 import pytest
-from conftest import DEFAULT, LLAMA3, rule
+from rule_texts import DEFAULT, LLAMA3, rule
 
 LLAMA32 = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}

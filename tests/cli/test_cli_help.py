@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import DEFAULT
+from rule_texts import DEFAULT
 
 VERBS = ["list", "explain", "inspect", "freqs", "table", "version", "completion", "help"]
 

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import DEFAULT
+from rule_texts import DEFAULT
 
 LONG = ["table", "--rotary", DEFAULT, "--positions", "0:4096"]
 

@@ -7,7 +7,7 @@ import math
 
 import numpy
 import pytest
-from conftest import DEFAULT, rule
+from rule_texts import DEFAULT, rule
 
 ONE_PAIR = rule(head_dim=2)  # its only frequency is 1
 YARN = rule("yarn", factor=4.0, original_max_position_embeddings=4096)

@@ -567,6 +567,12 @@ TEST(Windows, QwenNeedsTheSwitchAndStartsLate) {
   EXPECT_EQ(model.groups[1].spec.mask.window, 1024);
 }
 
+TEST(Windows, OtherFamiliesDoNotReadTheSwitch) {
+  const Model model = read(config("mistral", {{"rope_theta", 1e6}, {"sliding_window", 1024}, {"use_sliding_window", false}}));
+  EXPECT_EQ(model.groups[0].spec.mask.window, 1024);
+  EXPECT_EQ(model.unread, std::vector<std::string>{"use_sliding_window"});
+}
+
 TEST(Windows, OneBeyondTheContextIsNone) {
   const Model model = read(config("phi3", {{"rope_theta", 1e4}, {"sliding_window", 262144}}));
   EXPECT_EQ(codes(model), "window-larger-than-context");
@@ -676,6 +682,17 @@ TEST(Shapes, BadShapesAreErrorDoubts) {
 
 TEST(Shapes, HeadsThatDoNotDivideAreDoubted) {
   EXPECT_EQ(codes(llama({{"rope_theta", 1e4}, {"num_key_value_heads", 5}})), "heads-not-divisible");
+}
+
+TEST(Keys, AnotherFamilysSpellingIsUsedAndDoubted) {
+  const Model base = read(config("qwen3", {{"head_dim", 128}, {"rotary_emb_base", 1e6}}));
+  EXPECT_EQ(codes(base), "foreign-key");
+  EXPECT_EQ(rotary_of(base).theta, 1e6);
+  EXPECT_EQ(codes(read(config("gpt_neox", {{"rotary_emb_base", 1e4}, {"rotary_pct", 0.5}}))), "");
+  EXPECT_EQ(codes(read(config("gpt_neox", {{"rope_theta", 1e4}, {"rotary_pct", 0.5}}))), "foreign-key");
+  const Model own = read(config("gpt_neox", {{"rope_theta", 1e6}, {"rotary_emb_base", 1e4}, {"rotary_pct", 0.5}}));
+  EXPECT_EQ(codes(own), "keys-conflict");
+  EXPECT_EQ(rotary_of(own).theta, 1e4);
 }
 
 TEST(Keys, TwoSpellingsMustAgree) {

@@ -9,6 +9,7 @@ import pytest
 import gnomon
 import gnomon.hf
 from gnomon.eval import methods, result, tasks
+from gnomon.eval.__main__ import notes
 from gnomon.eval.checkpoint import Checkpoint
 from gnomon.eval.context import Context
 from gnomon.eval.errors import UsageError
@@ -240,3 +241,56 @@ def test_gguf_pairs_are_those_of_the_loaded_model(model_file):
     assert header.rotary().layout == "interleaved"
     assert group.rotary.layout == "half_split"
     assert json.loads(group.rotary.to_json()) | {"layout": "interleaved"} == json.loads(header.rotary().to_json())
+
+
+# ---- GGUF --------------------------------------------------------------------------------------------------------
+
+
+def write_gguf(model, path):
+    """Saves a tiny llama as its converter does: rows of q and k permuted for interleaved pairs; with linear scaling by 2."""
+    gguf = pytest.importorskip("gguf")
+    config = model.config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+    writer.add_rope_scaling_factor(2.0)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([bytes([65 + i // 16, 65 + i % 16]) for i in range(config.vocab_size)])
+    writer.add_token_types([gguf.TokenType.NORMAL] * config.vocab_size)
+    writer.add_token_merges(["A B"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    for name, tensor in model.state_dict().items():
+        rows = tensor.numpy()
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            heads = len(rows) // config.head_dim
+            rows = rows.reshape(heads, 2, config.head_dim // 2, -1).swapaxes(1, 2).reshape(rows.shape)
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), rows.copy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_a_gguf_runs_the_rule_its_file_states(tiny_model, tmp_path):
+    model = Checkpoint(tiny_model("llama")).model
+    path = tmp_path / "model.gguf"
+    write_gguf(model, path)
+    checkpoint = Checkpoint(path)
+    own = methods.own_rules(checkpoint.header)
+    assert own[0].rotary.rule == gnomon.rotary.Linear(factor=2)
+    assert checkpoint.stock_difference(own) == pytest.approx(1.0)
+    note = notes(checkpoint, own)[-1]
+    assert "Plain transformers would run another rule on this model (it does not read the RoPE scaling of GGUF files)" in note
+    ids = torch.arange(50) * 17 % 256
+    (measured,) = run(path, ["none"], [tasks.text_reading(ids)])
+    model.model.rotary_emb.inv_freq /= 2
+    torch.testing.assert_close(measured.losses[1:].double(), direct_losses(model, ids), atol=1e-4, rtol=0)

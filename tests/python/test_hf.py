@@ -336,6 +336,7 @@ class Odd(torch.nn.Module):
         lambda a: (a.cos(), a.sin(), a),
         lambda a: (a.cos(), a.cos()),
         lambda a: (a.cos() * 2, a.sin()),
+        lambda a: (a.cos() * torch.tensor([1.0, -1.0, 1.0]), a.sin()),
         lambda a: (a.cos().double(), a.sin().double()),
         lambda a: (a.cos()[0], a.sin()[0]),
         lambda a: torch.polar(torch.ones_like(a), a + 1),

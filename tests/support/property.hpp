@@ -6,6 +6,7 @@
 #include <rapidcheck.h>
 
 #include <cstdlib>
+#include <functional>
 #include <sstream>
 
 #include "random_spec.hpp"
@@ -15,26 +16,26 @@ namespace testing_support {
 /// The same cases in every run unless RC_PARAMS says otherwise (RC_PARAMS="seed=…" or "max_success=10000").
 inline const bool seeded = [] { return setenv("RC_PARAMS", "seed=20240601", 0) == 0; }();
 
-template <class Property>
-void check_property(const std::string& id, Property&& property) {
+/// Type-erased, so that RapidCheck's templates are compiled once and not for every property and rule.
+inline void check_property(const std::string& id, const std::function<void()>& property) {
   rc::detail::TestMetadata metadata;
   metadata.id = metadata.description = id;
-  const auto result = rc::detail::checkTestable(std::forward<Property>(property), metadata);
-  if (result.template is<rc::detail::SuccessResult>()) return;
-  if (!result.template is<rc::detail::FailureResult>()) {
+  const auto result = rc::detail::checkTestable(property, metadata);
+  if (result.is<rc::detail::SuccessResult>()) return;
+  if (!result.is<rc::detail::FailureResult>()) {
     std::ostringstream text;
     rc::detail::printResultMessage(result, text);
     ADD_FAILURE() << id << ": " << text.str();
     return;
   }
   // The shrunk example is dozens of raw draws; what the property logged says more.
-  const auto& failure = result.template get<rc::detail::FailureResult>();
+  const auto& failure = result.get<rc::detail::FailureResult>();
   ADD_FAILURE() << id << ": falsified after " << failure.numSuccess + 1 << " cases\n" << failure.description;
 }
 
 /// Runs `property(draw, spec)` on random specs of every rule of the list. A rule without valid random specs fails.
-template <class Property>
-void for_every_rule(const std::string& name, const SpecLimits& limits, Property&& property) {
+inline void for_every_rule(const std::string& name, const SpecLimits& limits,
+                           const std::function<void(PropertyDraw&, const gnomon::RotarySpec&)>& property) {
   int rules = 0;
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) {
     rules++;

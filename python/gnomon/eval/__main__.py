@@ -120,7 +120,7 @@ def _evaluate(options: argparse.Namespace, command: str, asked: list[methods.Met
         numerics=options.numerics,
         seed=options.seed,
         command=command,
-        notes=_notes(checkpoint, own),
+        notes=notes(checkpoint, own),
     )
     for note in evaluation.notes:
         errors.print(f"note: {note}", highlight=False, markup=False)
@@ -129,7 +129,7 @@ def _evaluate(options: argparse.Namespace, command: str, asked: list[methods.Met
     return evaluation
 
 
-def _notes(checkpoint: Checkpoint, own: list[methods.GroupRule]) -> list[str]:
+def notes(checkpoint: Checkpoint, own: list[methods.GroupRule]) -> list[str]:
     """What a reader of the result has to know about the model."""
     notes = [doubt.message for doubt in checkpoint.header.doubts if doubt.level != "note"]
     if (difference := checkpoint.stock_difference(own)) > STOCK_TOLERANCE:
