@@ -13,7 +13,8 @@
 
 namespace gnomon {
 
-/// Which channels form pair i of a rotation of width r: half_split (i, i + r/2), as NeoX and rotate_half; interleaved (2i, 2i + 1), as GPT-J.
+/// Which channels form pair i of a rotation of width r: half_split (i, i + r/2), as NeoX and rotate_half; interleaved (2i, 2i + 1), as
+/// GPT-J.
 enum class PairLayout { half_split, interleaved };
 template <>
 inline constexpr std::string_view enum_names<PairLayout>[] = {"half_split", "interleaved"};
@@ -21,10 +22,10 @@ inline constexpr std::string_view enum_names<PairLayout>[] = {"half_split", "int
 /// A rotary position embedding: the rule that gives the frequencies, and where they are applied.
 struct RotarySpec {
   RotaryRule rule;
-  double theta = 0;         ///< base; positive
-  int head_dim = 0;         ///< full width D of a query and key, 1 to 65536
-  int rotary_dim = 0;       ///< rotated channels: even, 2 to head_dim
-  int rotary_offset = 0;    ///< first rotated channel; rotary_offset + rotary_dim <= head_dim
+  double theta = 0;       ///< base; positive
+  int head_dim = 0;       ///< full width D of a query and key, 1 to 65536
+  int rotary_dim = 0;     ///< rotated channels: even, 2 to head_dim
+  int rotary_offset = 0;  ///< first rotated channel; rotary_offset + rotary_dim <= head_dim
   PairLayout layout = PairLayout::half_split;
   std::optional<double> attention_factor = std::nullopt;  ///< magnitude on cos and sin, where it is not the one the rule implies
 

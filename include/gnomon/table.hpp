@@ -15,10 +15,10 @@ namespace gnomon {
 struct RotaryTable {
   Frequencies frequencies;
   DType dtype = DType::f32;
-  std::size_t positions = 0;     ///< P
+  std::size_t positions = 0;  ///< P
   std::size_t pairs = 0;
-  std::vector<std::byte> cos;    ///< (P, pairs) of dtype, contiguous
-  std::vector<std::byte> sin;    ///< (P, pairs) of dtype, contiguous
+  std::vector<std::byte> cos;  ///< (P, pairs) of dtype, contiguous
+  std::vector<std::byte> sin;  ///< (P, pairs) of dtype, contiguous
 };
 
 /// Builds a table. `exact`: every entry within half an ulp of dtype (f64: 1 ulp) plus (|p| + 2) * 2^-64 turns. `hf`: one float32

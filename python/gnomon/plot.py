@@ -284,10 +284,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_writable(options.out)
         save(options.draw(options), options.out)
     except (UsageError, gnomon.Error) as error:
-        print(f"gnomon plot: {error}", file=sys.stderr)
+        print(f"gnomon: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
-        print(f"gnomon plot: needs the Python package {error.name}: pip install 'gnomon[eval]'", file=sys.stderr)
+        print(f"gnomon: needs the Python package {error.name}: pip install 'gnomon[eval]'", file=sys.stderr)
         return 2
     return 0
 

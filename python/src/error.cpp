@@ -9,11 +9,16 @@ PyObject* error_type = nullptr;
 
 const char* code_name(gnomon::ErrorCode code) {
   switch (code) {
-    case gnomon::ErrorCode::invalid_argument: return "invalid_argument";
-    case gnomon::ErrorCode::out_of_range: return "out_of_range";
-    case gnomon::ErrorCode::unsupported: return "unsupported";
-    case gnomon::ErrorCode::malformed: return "malformed";
-    default: return "io";
+    case gnomon::ErrorCode::invalid_argument:
+      return "invalid_argument";
+    case gnomon::ErrorCode::out_of_range:
+      return "out_of_range";
+    case gnomon::ErrorCode::unsupported:
+      return "unsupported";
+    case gnomon::ErrorCode::malformed:
+      return "malformed";
+    default:
+      return "io";
   }
 }
 

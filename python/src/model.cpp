@@ -16,7 +16,8 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("level", [](const Doubt& doubt) { return std::string(gnomon::enum_name(doubt.level)); })
       .def_ro("keys", &Doubt::keys)
       .def_ro("message", &Doubt::message)
-      .def("__repr__", [](const Doubt& doubt) { return std::string(gnomon::enum_name(doubt.level)) + " " + doubt.code + ": " + doubt.message; });
+      .def("__repr__",
+           [](const Doubt& doubt) { return std::string(gnomon::enum_name(doubt.level)) + " " + doubt.code + ": " + doubt.message; });
   nb::class_<LayerGroup>(module, "LayerGroup", "Layers that share one position set-up.")
       .def_ro("layers", &LayerGroup::layers)
       .def_prop_ro("rotary", [](const LayerGroup& group) { return group.spec.rotary; })
@@ -38,9 +39,11 @@ void bind_model(nb::module_& module) {
       .def_ro("groups", &Model::groups)
       .def_ro("doubts", &Model::doubts)
       .def_ro("unread", &Model::unread)
-      .def("rotary", [](const Model& model, std::optional<int> layer) { return gnomon::rotary_of(model, layer); }, "layer"_a = nb::none(),
-           "The RotarySpec of a layer, or of the only rotary group. Raises Error.")
+      .def(
+          "rotary", [](const Model& model, std::optional<int> layer) { return gnomon::rotary_of(model, layer); }, "layer"_a = nb::none(),
+          "The RotarySpec of a layer, or of the only rotary group. Raises Error.")
       .def("to_json", [](const Model& model) { return gnomon::to_json(model); }, "The object `gnomon inspect --json` prints.");
   module.def("read_model", &gnomon::read_model, "path"_a,
-             "Reads a Hugging Face config.json (file or folder) or a GGUF file (header only). What is not understood becomes a doubt. Raises Error.");
+             "Reads a Hugging Face config.json (file or folder) or a GGUF file (header only). What is not understood becomes a doubt. "
+             "Raises Error.");
 }

@@ -19,8 +19,8 @@ gnomon::DType dtype_of_array(std::string_view name, const nb::dlpack::dtype& dty
   if (dtype.bits == 16 && code == nb::dlpack::dtype_code::Bfloat) return gnomon::DType::bf16;
   if (dtype.bits == 16 && code == nb::dlpack::dtype_code::Float) return gnomon::DType::f16;
   if (dtype == nb::dtype<std::uint16_t>() && stated == "bf16") return gnomon::DType::bf16;
-  refuse(fmt::format("{}: expected float64, float32, float16, bfloat16, or uint16 with dtype=\"bf16\", got code {} with {} bits", name, dtype.code,
-                     dtype.bits));
+  refuse(fmt::format("{}: expected float64, float32, float16, bfloat16, or uint16 with dtype=\"bf16\", got code {} with {} bits", name,
+                     dtype.code, dtype.bits));
 }
 
 template <class Array>
@@ -52,8 +52,8 @@ gnomon::Direction direction_of(std::string_view name) {
   refuse(fmt::format("direction: expected forward | transposed, got \"{}\"", name));
 }
 
-nb::object rotate(nb::object x, const std::variant<gnomon::Frequencies, gnomon::RotarySpec>& frequencies, nb::handle positions, nb::object out,
-                  std::string_view direction, const std::optional<std::string>& dtype) {
+nb::object rotate(nb::object x, const std::variant<gnomon::Frequencies, gnomon::RotarySpec>& frequencies, nb::handle positions,
+                  nb::object out, std::string_view direction, const std::optional<std::string>& dtype) {
   const auto angles = frequencies_of(frequencies, "exact");
   const auto held = positions_of(positions);
   if (out.is_none()) {
@@ -93,15 +93,19 @@ void rotate_raw(std::uintptr_t x, std::uintptr_t out, std::string_view dtype, co
 }  // namespace
 
 void bind_rotate(nb::module_& module) {
-  module.def("rotate", &rotate, "x"_a, "frequencies"_a, "positions"_a, nb::kw_only(), "out"_a = nb::none(), "direction"_a = "forward",
-             "dtype"_a = nb::none(),
-             "Rotates pairs of channels of x (B, H, T, D), in place when out is None, and returns what was written. x and out: NumPy or DLPack arrays "
-             "on the CPU, float64, float32, float16 or bfloat16 (as uint16 with dtype='bf16' in NumPy), contiguous last axis, never copied. "
-             "frequencies: a Frequencies or RotarySpec, exact. positions: one per token (T), or per row and token (B, T). direction 'transposed' is the "
-             "gradient. Raises Error. Source: Su et al. 2021, arXiv:2104.09864, eq. 34.");
-  module.def("rotate_raw", &rotate_raw, "x"_a, "out"_a, "dtype"_a, "shape"_a, "x_strides"_a, "out_strides"_a, "positions"_a, "positions_count"_a,
-             "turns"_a, "rotary_dim"_a, "rotary_offset"_a, "interleaved"_a, "magnitude"_a, "transposed"_a,
-             "rotate by data pointers, for frameworks: positions points to int64, turns to (rotary_dim / 2, 2) 64-bit integers (Frequencies.turns). "
+  module.def(
+      "rotate", &rotate, "x"_a, "frequencies"_a, "positions"_a, nb::kw_only(), "out"_a = nb::none(), "direction"_a = "forward",
+      "dtype"_a = nb::none(),
+      "Rotates pairs of channels of x (B, H, T, D), in place when out is None, and returns what was written. x and out: NumPy or DLPack "
+      "arrays "
+      "on the CPU, float64, float32, float16 or bfloat16 (as uint16 with dtype='bf16' in NumPy), contiguous last axis, never copied. "
+      "frequencies: a Frequencies or RotarySpec, exact. positions: one per token (T), or per row and token (B, T). direction 'transposed' "
+      "is the "
+      "gradient. Raises Error. Source: Su et al. 2021, arXiv:2104.09864, eq. 34.");
+  module.def("rotate_raw", &rotate_raw, "x"_a, "out"_a, "dtype"_a, "shape"_a, "x_strides"_a, "out_strides"_a, "positions"_a,
+             "positions_count"_a, "turns"_a, "rotary_dim"_a, "rotary_offset"_a, "interleaved"_a, "magnitude"_a, "transposed"_a,
+             "rotate by data pointers, for frameworks: positions points to int64, turns to (rotary_dim / 2, 2) 64-bit integers "
+             "(Frequencies.turns). "
              "The pointers are trusted. Raises Error.");
   module.def("kernel_target", [] { return std::string(gnomon::kernel_target()); }, "Name of the CPU target whose kernels run, as 'AVX2'.");
 }

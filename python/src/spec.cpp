@@ -19,20 +19,30 @@ const char* keep(std::string text) {
 
 template <class Value>
 std::string python_type() {
-  if constexpr (std::is_enum_v<Value>) return "str";
-  else if constexpr (std::is_same_v<Value, bool>) return "bool";
-  else if constexpr (std::is_same_v<Value, std::optional<double>>) return "float | None";
-  else if constexpr (std::is_same_v<Value, std::int64_t>) return "int";
-  else return "float";
+  if constexpr (std::is_enum_v<Value>)
+    return "str";
+  else if constexpr (std::is_same_v<Value, bool>)
+    return "bool";
+  else if constexpr (std::is_same_v<Value, std::optional<double>>)
+    return "float | None";
+  else if constexpr (std::is_same_v<Value, std::int64_t>)
+    return "int";
+  else
+    return "float";
 }
 
 template <class Value>
 nb::object to_python(const Value& value) {
-  if constexpr (std::is_enum_v<Value>) return nb::str(gnomon::enum_name(value).data(), gnomon::enum_name(value).size());
-  else if constexpr (std::is_same_v<Value, bool>) return nb::bool_(value);
-  else if constexpr (std::is_same_v<Value, std::optional<double>>) return value ? nb::object(nb::float_(*value)) : nb::none();
-  else if constexpr (std::is_same_v<Value, std::int64_t>) return nb::int_(value);
-  else return nb::float_(value);
+  if constexpr (std::is_enum_v<Value>)
+    return nb::str(gnomon::enum_name(value).data(), gnomon::enum_name(value).size());
+  else if constexpr (std::is_same_v<Value, bool>)
+    return nb::bool_(value);
+  else if constexpr (std::is_same_v<Value, std::optional<double>>)
+    return value ? nb::object(nb::float_(*value)) : nb::none();
+  else if constexpr (std::is_same_v<Value, std::int64_t>)
+    return nb::int_(value);
+  else
+    return nb::float_(value);
 }
 
 [[noreturn]] void refuse(std::string_view name, std::string_view expected, nb::handle got) {
@@ -49,8 +59,10 @@ void from_python(std::string_view name, nb::handle object, Value& value) {
     if (!nb::isinstance<nb::bool_>(object)) refuse(name, "True or False", object);
     value = nb::cast<bool>(object);
   } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-    if (object.is_none()) value = std::nullopt;
-    else from_python(name, object, value.emplace());
+    if (object.is_none())
+      value = std::nullopt;
+    else
+      from_python(name, object, value.emplace());
   } else if constexpr (std::is_same_v<Value, std::int64_t>) {
     if (!nb::isinstance<nb::int_>(object) || !nb::try_cast(object, value)) refuse(name, "an integer", object);
   } else {
@@ -75,7 +87,8 @@ std::string signature() {
 template <class Rule>
 std::string docstring() {
   std::string text = fmt::format("{}\n\n    {}\n\nSource: {}\n", Rule::summary, Rule::formula, Rule::citation);
-  gnomon::each_field<Rule>([&](const auto& field) { text += fmt::format("\n{}: {}{}", field.name, field.doc, field.required ? "" : " (optional)"); });
+  gnomon::each_field<Rule>(
+      [&](const auto& field) { text += fmt::format("\n{}: {}{}", field.name, field.doc, field.required ? "" : " (optional)"); });
   return text;
 }
 
@@ -92,7 +105,8 @@ Rule construct(const nb::kwargs& keywords) {
       throw nb::type_error(keep(fmt::format("{}: missing keyword argument of rule {}", field.name, Rule::name)));
     }
   });
-  if (used != keywords.size()) throw nb::type_error(keep(fmt::format("rule {}: unknown keyword; its signature is {}", Rule::name, signature<Rule>())));
+  if (used != keywords.size())
+    throw nb::type_error(keep(fmt::format("rule {}: unknown keyword; its signature is {}", Rule::name, signature<Rule>())));
   return rule;
 }
 
@@ -110,12 +124,15 @@ void bind_rule(nb::module_& module) {
   std::string name(Rule::name);
   name[0] = static_cast<char>(name[0] - 'a' + 'A');
   nb::class_<Rule> type(module, keep(name), keep(docstring<Rule>()));
-  type.def("__init__", [](Rule* self, const nb::kwargs& keywords) { new (self) Rule(construct<Rule>(keywords)); }, nb::sig(keep(signature<Rule>())));
+  type.def(
+      "__init__", [](Rule* self, const nb::kwargs& keywords) { new (self) Rule(construct<Rule>(keywords)); },
+      nb::sig(keep(signature<Rule>())));
   gnomon::each_field<Rule>([&](const auto& field) {
     using Value = std::remove_cvref_t<decltype(Rule{}.*field.member)>;
     const auto member = field.member;
-    type.def_prop_ro(keep(std::string(field.name)), [member](const Rule& rule) { return to_python(rule.*member); },
-                     nb::sig(keep(fmt::format("def {}(self) -> {}", field.name, python_type<Value>()))), keep(std::string(field.doc)));
+    type.def_prop_ro(
+        keep(std::string(field.name)), [member](const Rule& rule) { return to_python(rule.*member); },
+        nb::sig(keep(fmt::format("def {}(self) -> {}", field.name, python_type<Value>()))), keep(std::string(field.doc)));
   });
   type.def("__eq__", [](const Rule& a, const Rule& b) { return a == b; }, nb::is_operator());
   type.def("__repr__", [name](const Rule& rule) { return fmt::format("gnomon.rotary.{}({})", name, represent(rule)); });
@@ -163,17 +180,20 @@ void bind_spec(nb::module_& module) {
   nb::module_ rotary = module.def_submodule("rotary", "Rotary rules: one class each, with the fields of its JSON.");
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) { bind_rule<Rule>(rotary); });
 
-  nb::class_<RotarySpec>(module, "RotarySpec", "A rotary position embedding: the rule that gives the frequencies, and where they are applied.")
-      .def("__init__",
-           [](RotarySpec* self, const gnomon::RotaryRule& rule, double theta, int head_dim, std::optional<int> rotary_dim, int rotary_offset,
-              std::string_view layout, std::optional<double> attention_factor) {
-             new (self) RotarySpec(make_spec(rule, theta, head_dim, rotary_dim, rotary_offset, layout, attention_factor));
-           },
-           "rule"_a, nb::kw_only(), "theta"_a, "head_dim"_a, "rotary_dim"_a = nb::none(), "rotary_offset"_a = 0, "layout"_a = "half_split",
-           "attention_factor"_a = nb::none(),
-           "rotary_dim defaults to head_dim. attention_factor overrides the magnitude the rule implies. Raises Error for what cannot be.")
+  nb::class_<RotarySpec>(module, "RotarySpec",
+                         "A rotary position embedding: the rule that gives the frequencies, and where they are applied.")
+      .def(
+          "__init__",
+          [](RotarySpec* self, const gnomon::RotaryRule& rule, double theta, int head_dim, std::optional<int> rotary_dim, int rotary_offset,
+             std::string_view layout, std::optional<double> attention_factor) {
+            new (self) RotarySpec(make_spec(rule, theta, head_dim, rotary_dim, rotary_offset, layout, attention_factor));
+          },
+          "rule"_a, nb::kw_only(), "theta"_a, "head_dim"_a, "rotary_dim"_a = nb::none(), "rotary_offset"_a = 0, "layout"_a = "half_split",
+          "attention_factor"_a = nb::none(),
+          "rotary_dim defaults to head_dim. attention_factor overrides the magnitude the rule implies. Raises Error for what cannot be.")
       .def_static("from_json", &gnomon::rotary_from_json, "text"_a, "Reads the canonical JSON, strictly. Raises Error.")
-      .def("to_json", [](const RotarySpec& spec) { return gnomon::to_json(spec); }, "Canonical JSON: one flat, self-contained object.")
+      .def(
+          "to_json", [](const RotarySpec& spec) { return gnomon::to_json(spec); }, "Canonical JSON: one flat, self-contained object.")
       .def_ro("rule", &RotarySpec::rule)
       .def_ro("theta", &RotarySpec::theta)
       .def_ro("head_dim", &RotarySpec::head_dim)
@@ -181,12 +201,16 @@ void bind_spec(nb::module_& module) {
       .def_ro("rotary_offset", &RotarySpec::rotary_offset)
       .def_prop_ro("layout", [](const RotarySpec& spec) { return std::string(gnomon::enum_name(spec.layout)); })
       .def_prop_ro("attention_factor", &gnomon::effective_attention_factor, "The magnitude in effect.")
-      .def("__eq__", [](const RotarySpec& a, const RotarySpec& b) { return a == b; }, nb::is_operator())
+      .def(
+          "__eq__", [](const RotarySpec& a, const RotarySpec& b) { return a == b; }, nb::is_operator())
       .def("__repr__", [](const RotarySpec& spec) { return fmt::format("gnomon.RotarySpec.from_json('{}')", gnomon::to_json(spec)); });
 
-  module.def("list_rules", [] {
-    nb::list rules;
-    for (const auto& info : gnomon::list_rules()) rules.append(rule_dict(info));
-    return rules;
-  }, "Every registered rule as a dict: kind, name, summary, formula, citation, in_transformers, fields.");
+  module.def(
+      "list_rules",
+      [] {
+        nb::list rules;
+        for (const auto& info : gnomon::list_rules()) rules.append(rule_dict(info));
+        return rules;
+      },
+      "Every registered rule as a dict: kind, name, summary, formula, citation, in_transformers, fields.");
 }

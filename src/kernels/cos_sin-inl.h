@@ -25,7 +25,8 @@ HWY_INLINE V upper_product(D d, V a, V b) {
 #else
   const hn::RepartitionToWide<D> wide;
   const auto even = hn::MulEven(a, b);
-  const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, a))), hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, b))));
+  const auto odd =
+      hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, a))), hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, b))));
   return hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
 #endif
 }

@@ -53,8 +53,11 @@ Frequencies frequencies(const RotarySpec& spec, Numerics numerics, std::optional
                 fmt::format("numerics: hf follows the transformers library step by step, which has no such {} rule; use exact",
                             rule_name(spec.rule)));
   }
-  Frequencies result{spec, numerics, numerics == Numerics::hf ? run<HfArithmetic>(spec) : run<ExactArithmetic>(spec),
-                     effective_attention_factor(spec), {}};
+  Frequencies result{spec,
+                     numerics,
+                     numerics == Numerics::hf ? run<HfArithmetic>(spec) : run<ExactArithmetic>(spec),
+                     effective_attention_factor(spec),
+                     {}};
   check_range(result.inv_freq);
   if (numerics == Numerics::exact) {
     for (const double value : result.inv_freq) result.turns.push_back(gnomon::turns(value));

@@ -56,8 +56,10 @@ void validate(const Positions& positions) {
         if constexpr (requires { list.values; }) {
           for (std::size_t i = 0; i < list.values.size(); i++) {
             using Value = std::remove_cvref_t<decltype(list.values[i])>;
-            if constexpr (std::is_same_v<Value, std::int32_t>) continue;  // every 32-bit integer is within 2^33
-            else check(i, list.values[i]);
+            if constexpr (std::is_same_v<Value, std::int32_t>)
+              continue;  // every 32-bit integer is within 2^33
+            else
+              check(i, list.values[i]);
           }
         }
       },

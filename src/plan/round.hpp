@@ -69,10 +69,14 @@ inline F16 round<F16>(double value) {
 template <class Visitor>
 auto visit_dtype(DType dtype, Visitor&& visit) {
   switch (dtype) {
-    case DType::f64: return visit(double{});
-    case DType::f32: return visit(float{});
-    case DType::bf16: return visit(Bf16{});
-    default: return visit(F16{});
+    case DType::f64:
+      return visit(double{});
+    case DType::f32:
+      return visit(float{});
+    case DType::bf16:
+      return visit(Bf16{});
+    default:
+      return visit(F16{});
   }
 }
 

@@ -9,7 +9,8 @@ namespace gnomon::reference {
 namespace {
 
 std::uint64_t phase_of(const Positions& positions, std::size_t index, const Turns& turns) {
-  if (const auto* range = std::get_if<Range>(&positions)) return phase_at(range->start + static_cast<std::int64_t>(index) * range->step, turns);
+  if (const auto* range = std::get_if<Range>(&positions))
+    return phase_at(range->start + static_cast<std::int64_t>(index) * range->step, turns);
   if (const auto* ids = std::get_if<Ids32>(&positions)) return phase_at(static_cast<std::int64_t>(ids->values[index]), turns);
   if (const auto* wide = std::get_if<Ids>(&positions)) return phase_at(wide->values[index], turns);
   return phase_at(std::get<Reals>(positions).values[index], turns);
@@ -19,7 +20,11 @@ template <class Element>
 class Loop {
  public:
   Loop(const ConstTensorView& x, const TensorView& out, const Rotation& rotation, const Positions& positions, Direction direction)
-      : x_(x), out_(out), rotation_(rotation), positions_(positions), sign_(direction == Direction::forward ? 1 : -1),
+      : x_(x),
+        out_(out),
+        rotation_(rotation),
+        positions_(positions),
+        sign_(direction == Direction::forward ? 1 : -1),
         shared_(count(positions) == static_cast<std::size_t>(x.shape[2])) {}
 
   void run() const {

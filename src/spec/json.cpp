@@ -177,8 +177,13 @@ std::string type_text() {
 
 template <class Rule>
 RuleInfo describe(std::string kind) {
-  RuleInfo info{std::move(kind), std::string(Rule::name), std::string(Rule::summary), std::string(Rule::formula),
-                std::string(Rule::citation), Rule{}.in_transformers(), {}};
+  RuleInfo info{std::move(kind),
+                std::string(Rule::name),
+                std::string(Rule::summary),
+                std::string(Rule::formula),
+                std::string(Rule::citation),
+                Rule{}.in_transformers(),
+                {}};
   each_field<Rule>([&](const auto& field) {
     using Value = std::remove_cvref_t<decltype(Rule{}.*field.member)>;
     const bool numeric = !std::is_enum_v<Value> && !std::is_same_v<Value, bool>;

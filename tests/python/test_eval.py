@@ -9,7 +9,7 @@ import pytest
 import gnomon
 import gnomon.hf
 from gnomon.eval import methods, result, tasks
-from gnomon.eval.__main__ import notes
+from gnomon.eval.__main__ import notes_about
 from gnomon.eval.checkpoint import Checkpoint
 from gnomon.eval.context import Context
 from gnomon.eval.errors import UsageError
@@ -288,7 +288,7 @@ def test_a_gguf_runs_the_rule_its_file_states(tiny_model, tmp_path):
     own = methods.own_rules(checkpoint.header)
     assert own[0].rotary.rule == gnomon.rotary.Linear(factor=2)
     assert checkpoint.stock_difference(own) == pytest.approx(1.0)
-    note = notes(checkpoint, own)[-1]
+    note = notes_about(checkpoint, own)[-1]
     assert "Plain transformers would run another rule on this model (it does not read the RoPE scaling of GGUF files)" in note
     ids = torch.arange(50) * 17 % 256
     (measured,) = run(path, ["none"], [tasks.text_reading(ids)])

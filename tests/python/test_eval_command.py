@@ -144,14 +144,14 @@ def test_wrong_use_is_one_clear_message(arguments, change, message, capsys):
     assert main([*arguments, *change]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.search(r"^gnomon eval: .*" + message, err, re.MULTILINE)
+    assert re.search(r"^gnomon: .*" + message, err, re.MULTILINE)
     assert "Traceback" not in err
 
 
 def test_what_is_no_model_is_refused(text, tmp_path, capsys):
     for path in (tmp_path / "missing", text):
         assert main([str(path), "--text", text]) == 2
-        assert re.match(r"gnomon eval: ", capsys.readouterr().err)
+        assert re.match(r"gnomon: ", capsys.readouterr().err)
 
 
 def test_a_model_without_weights_is_refused(tiny_model, text, capsys):
@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_nothing_behind(arguments, tmp_path):
     command = [sys.executable, "-m", "gnomon.eval", *arguments, "--report", str(folder / "report.html")]
     run = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
     assert run.returncode == 2
-    assert re.search(r"gnomon eval: .*report.html: cannot be written: File too large", run.stderr)
+    assert re.search(r"gnomon: .*report.html: cannot be written: File too large", run.stderr)
     assert "position" in run.stdout  # the table came out before
     assert os.listdir(folder) == ["report.html"]
     assert (folder / "report.html").read_text() == "older"

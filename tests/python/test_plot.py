@@ -121,5 +121,5 @@ def test_wrong_use_is_one_clear_message(arguments, message, result, tmp_path, mo
     (tmp_path / "full.svg").symlink_to("/dev/full")
     present = sorted(path.name for path in tmp_path.iterdir())
     assert plot.main(arguments) == 2
-    assert re.match(r"gnomon plot: .*" + re.escape(message), capsys.readouterr().err)
+    assert re.match(r"gnomon: .*" + re.escape(message), capsys.readouterr().err)
     assert sorted(path.name for path in tmp_path.iterdir()) == present

@@ -55,7 +55,9 @@ struct Bound {
   bool low_included = true;
   std::string_view text = "a finite number";
 };
-constexpr Bound at_least(int low) { return {static_cast<double>(low), true, low == 1 ? "a number of at least 1" : "a number of at least 0"}; }
+constexpr Bound at_least(int low) {
+  return {static_cast<double>(low), true, low == 1 ? "a number of at least 1" : "a number of at least 0"};
+}
 constexpr Bound positive() { return {0, false, "a positive number"}; }
 
 /// One field of a rule: its JSON and Python name, the member, what it may hold, one line of documentation.

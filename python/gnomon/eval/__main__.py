@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import gnomon
@@ -54,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         message = f"needs the Python package {error.name}: pip install 'gnomon[eval]'"
     except KeyboardInterrupt:
-        print("gnomon eval: interrupted before anything was measured", file=sys.stderr)
+        print("gnomon: interrupted before anything was measured", file=sys.stderr)
         return INTERRUPTED
-    print(f"gnomon eval: {message}", file=sys.stderr)
+    print(f"gnomon: {message}", file=sys.stderr)
     return 2
 
 
@@ -76,7 +78,8 @@ def _run(options: argparse.Namespace, command: str) -> int:
 
     errors = Console(stderr=True)
     evaluation = _evaluate(options, command, asked, trained, errors)
-    _deliver(evaluation, options, errors)
+    with _undisturbed():
+        _deliver(evaluation, options, errors)
     return INTERRUPTED if evaluation.interrupted else 0
 
 
@@ -120,7 +123,7 @@ def _evaluate(options: argparse.Namespace, command: str, asked: list[methods.Met
         numerics=options.numerics,
         seed=options.seed,
         command=command,
-        notes=notes(checkpoint, own),
+        notes=notes_about(checkpoint, own),
     )
     for note in evaluation.notes:
         errors.print(f"note: {note}", highlight=False, markup=False)
@@ -129,7 +132,7 @@ def _evaluate(options: argparse.Namespace, command: str, asked: list[methods.Met
     return evaluation
 
 
-def notes(checkpoint: Checkpoint, own: list[methods.GroupRule]) -> list[str]:
+def notes_about(checkpoint: Checkpoint, own: list[methods.GroupRule]) -> list[str]:
     """What a reader of the result has to know about the model."""
     notes = [doubt.message for doubt in checkpoint.header.doubts if doubt.level != "note"]
     if (difference := checkpoint.stock_difference(own)) > STOCK_TOLERANCE:
@@ -164,6 +167,16 @@ def _deliver(evaluation: Evaluation, options: argparse.Namespace, errors: Consol
 
         write_atomically(options.report, to_html(result))
         errors.print(f"report: {options.report}", highlight=False, markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C is ignored: a second one must not lose what the first one left."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _print(write: Callable[[], object]) -> None:

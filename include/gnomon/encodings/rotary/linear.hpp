@@ -13,7 +13,8 @@ struct Linear {
   static constexpr std::string_view name = "linear";
   static constexpr std::string_view summary = "Position Interpolation: all pairs slowed by one factor.";
   static constexpr std::string_view formula = "inv_freq[i] = theta^(-2i/rotary_dim) / factor";
-  static constexpr std::string_view citation = "Chen et al. 2023, Extending Context Window via Positional Interpolation, arXiv:2306.15595, eq. 4";
+  static constexpr std::string_view citation =
+      "Chen et al. 2023, Extending Context Window via Positional Interpolation, arXiv:2306.15595, eq. 4";
   static constexpr std::tuple fields{
       required_field("factor", &Linear::factor, at_least(1), "how many times longer the context becomes"),
   };

@@ -11,7 +11,8 @@ struct Ntk {
   double factor = 1;
 
   static constexpr std::string_view name = "ntk";
-  static constexpr std::string_view summary = "NTK-aware scaling: a larger base, so that fast pairs keep their speed and slow ones are interpolated.";
+  static constexpr std::string_view summary =
+      "NTK-aware scaling: a larger base, so that fast pairs keep their speed and slow ones are interpolated.";
   static constexpr std::string_view formula =
       "base        = theta * factor^(rotary_dim/(rotary_dim-2))\n"
       "inv_freq[i] = base^(-2i/rotary_dim)";
