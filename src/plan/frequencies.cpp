@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 
 namespace gnomon {
 namespace {
@@ -40,7 +39,8 @@ Numerics numerics_of(std::string_view name) {
 std::vector<double> Frequencies::wavelength() const {
   std::vector<double> result;
   for (const double value : inv_freq) {
-    result.push_back(value == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(two_pi / DoubleDouble(value)));
+    const double rounded = two_pi.hi / value;  // infinite for a frequency of 0 or next to it, where the longer division has no answer
+    result.push_back(std::isinf(rounded) ? rounded : static_cast<double>(two_pi / DoubleDouble(value)));
   }
   return result;
 }

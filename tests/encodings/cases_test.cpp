@@ -119,6 +119,16 @@ TEST(T02, PositionsAreNeverCast) {  // gpt-neox/pull/1016, UNI-D2/pull/6, candle
   }
 }
 
+TEST(T03, ImagePositionsThatStartAt65536) {  // diffusers/issues/13920, pull/13922
+  std::vector<std::int64_t> positions, cast;
+  for (int k = 0; k < 1024; k++) positions.push_back(65536 + k), cast.push_back(static_cast<std::int64_t>(nearest_bf16_of(65536 + k)));
+  EXPECT_EQ(distinct_rows(positions), 1024U);
+  EXPECT_EQ(distinct_rows(cast), 3U) << "a 64-wide grid becomes one point";
+  EXPECT_EQ(cast[256], 65536);
+  EXPECT_EQ(cast[257], 66048);
+  EXPECT_EQ(cast[768], 66560);
+}
+
 TEST(T04, LargeArguments) {  // imp/pull/1325, mlxcel/pull/1055, tt-metal/issues/33971, stdlib/issues/10846
   const auto spec = spec_of(rotary::Default{}, 10000, 2);
   const struct {

@@ -34,13 +34,13 @@ def workplace(tmp_path, monkeypatch, model_file):
     return tmp_path
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.parametrize("code", list(blocks("python")))
 def test_python_blocks_run(code, workplace):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("code", blocks("sh"))
+@pytest.mark.parametrize("code", list(blocks("sh")))
 def test_shell_blocks_run(code, workplace):
     if code.startswith(("make ", "git ", "pip ")):
         pytest.skip("a command about the project itself, run elsewhere")
