@@ -115,25 +115,26 @@ class Rows {
     width_ = (job.pairs + lanes - 1) / lanes * lanes;
     block_ = std::clamp<std::int64_t>(4096 / width_, 1, 32);
     block_ = std::max<std::int64_t>(std::min(block_, job.tokens), 1);
-    scratch_.resize(static_cast<std::size_t>(width_ * (2 + 2 * block_)));
-    turns_ = reinterpret_cast<std::uint32_t*>(scratch_.data());
-    for (std::int64_t i = 0; i < job.pairs; i++) {
-      turns_[i] = static_cast<std::uint32_t>(job.turns[i].fraction);
-      turns_[width_ + i] = static_cast<std::uint32_t>(job.turns[i].fraction >> 32);
+    rows_.resize(static_cast<std::size_t>(2 * width_ * block_));
+    low_turns_.resize(static_cast<std::size_t>(width_));
+    high_turns_.resize(static_cast<std::size_t>(width_));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(job.pairs); i++) {
+      low_turns_[i] = static_cast<std::uint32_t>(job.turns[i].fraction);
+      high_turns_[i] = static_cast<std::uint32_t>(job.turns[i].fraction >> 32);
     }
   }
   std::int64_t block() const { return block_; }
-  const float* cosine(std::int64_t row) const { return scratch_.data() + width_ * (2 + 2 * row); }
+  const float* cosine(std::int64_t row) const { return rows_.data() + 2 * width_ * row; }
   const float* sine(std::int64_t row) const { return cosine(row) + width_; }
 
   void fill(std::int64_t row, std::int64_t position) {
     const F f;
     const U u;
-    float* to = scratch_.data() + width_ * (2 + 2 * row);
+    float* to = rows_.data() + 2 * width_ * row;
     const auto lower = hn::Set(u, static_cast<std::uint32_t>(position)), upper = hn::Set(u, static_cast<std::uint32_t>(position >> 32));
     const auto magnitude = hn::Set(f, job_.magnitude), signed_magnitude = hn::Set(f, job_.transposed ? -job_.magnitude : job_.magnitude);
     for (std::int64_t i = 0; i < width_; i += static_cast<std::int64_t>(hn::Lanes(f))) {
-      const auto low = hn::LoadU(u, turns_ + i), high = hn::LoadU(u, turns_ + width_ + i);
+      const auto low = hn::LoadU(u, low_turns_.data() + i), high = hn::LoadU(u, high_turns_.data() + i);
       // The upper word of the wrapping 64-bit product, exactly: its lower word carries nothing but this into it.
       const auto phase = hn::Add(upper_product(u, low, lower), hn::Add(hn::Mul(high, lower), hn::Mul(low, upper)));
       hn::Vec<F> c, s;
@@ -146,8 +147,8 @@ class Rows {
  private:
   const RotateJob& job_;
   std::int64_t width_ = 0, block_ = 0;
-  std::vector<float> scratch_;  // turns (low words, high words), then cos and sin of each row
-  std::uint32_t* turns_ = nullptr;
+  std::vector<std::uint32_t> low_turns_, high_turns_;  // (width), the words of each pair's fraction
+  std::vector<float> rows_;                            // (block, 2, width): cos and sin
 };
 
 template <class Access, class Element>
