@@ -26,15 +26,20 @@ constexpr std::string_view name_of(Numerics numerics) { return enum_names<Numeri
 struct Frequencies {
   RotarySpec spec;
   Numerics numerics = Numerics::exact;
-  std::vector<double> inv_freq;  ///< (pairs), radians per position, not negative; in `hf` each is a float32 value
-  double attention_factor = 1;   ///< magnitude on cos and sin, kept apart from them
-  std::vector<Turns> turns;      ///< (pairs), of inv_freq; empty in `hf`, whose angles are float32 products
+  std::optional<std::int64_t> length;  ///< of the sequence they are for, where one was given
+  std::vector<double> inv_freq;        ///< (pairs), radians per position, not negative; in `hf` each is a float32 value
+  double attention_factor = 1;         ///< magnitude on cos and sin, kept apart from them
+  std::vector<Turns> turns;            ///< (pairs), of inv_freq; empty in `hf`, whose angles are float32 products
+  std::vector<std::uint8_t> axis;      ///< (pairs), the position axis that drives each pair; empty where there is one axis
+  std::vector<double> log_magnitude;   ///< (pairs), xpos: logarithm of a query's magnitude, per position beyond `centre`; else empty
+  std::int64_t centre = 0;             ///< xpos: the position at which the magnitudes are 1
 
   /// 2π / inv_freq in positions; infinite where the frequency is 0.
   std::vector<double> wavelength() const;
 };
 
-/// Validates the spec and runs its rule. `length` is the sequence length, for rules that depend on it.
+/// Validates the spec and runs its rule. `length` is the sequence length, for rules that depend on it (dynamic, longrope); without one
+/// the numbers are those of the trained length.
 /// Throws Error(invalid_argument) for a bad spec, Error(unsupported) for `hf` with a rule transformers does not have.
 Frequencies frequencies(const RotarySpec& spec, Numerics numerics = Numerics::exact, std::optional<std::int64_t> length = std::nullopt);
 

@@ -2,11 +2,13 @@
 // The spine: everything, in reading order. A header sees only headers of the same or a lower layer.
 #pragma once
 
-// ① vocabulary: how things fail, and how memory is described
+// ① vocabulary: how things fail, how memory is described, who does the work
 #include "gnomon/error.hpp"
+#include "gnomon/executor.hpp"
 #include "gnomon/tensor.hpp"
 
 // ② what a model declares: plain values, one file per rule
+#include "gnomon/encodings/absolute.hpp"
 #include "gnomon/encodings/rotary.hpp"
 #include "gnomon/spec.hpp"
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gnomon/encodings/absolute.hpp"
 #include "gnomon/encodings/rotary.hpp"
 
 namespace gnomon {
@@ -19,18 +20,47 @@ enum class PairLayout { half_split, interleaved };
 template <>
 inline constexpr std::string_view enum_names<PairLayout>[] = {"half_split", "interleaved"};
 
+/// Which position axis drives which pair of an M-RoPE, whose frequencies run on through all pairs.
+enum class SectionOrder {
+  chunked,      ///< runs of pairs: axis 0 drives the first sections[0] of them (Qwen2-VL)
+  interleaved,  ///< axes take turns: axis a > 0 drives pairs a, a + axes, … below axes * sections[a], axis 0 the rest (Qwen3-VL)
+};
+template <>
+inline constexpr std::string_view enum_names<SectionOrder>[] = {"chunked", "interleaved"};
+
 /// A rotary position embedding: the rule that gives the frequencies, and where they are applied.
 struct RotarySpec {
   RotaryRule rule;
-  double theta = 0;       ///< base; positive
-  int head_dim = 0;       ///< full width D of a query and key, 1 to 65536
+  double theta = 0;       ///< base; positive, or 0 for a rule without one
+  int head_dim = 0;       ///< full width D of a query and key, 1 to widest_head
   int rotary_dim = 0;     ///< rotated channels: even, 2 to head_dim
   int rotary_offset = 0;  ///< first rotated channel; rotary_offset + rotary_dim <= head_dim
   PairLayout layout = PairLayout::half_split;
   std::optional<double> attention_factor = std::nullopt;  ///< magnitude on cos and sin, where it is not the one the rule implies
 
-  RotaryWidth width() const { return {theta, head_dim, rotary_dim}; }
+  /// Several position axes (image, video). `axes` = 1 with sections: M-RoPE, one list of frequencies shared out by section_order.
+  /// `axes` > 1: axial, the frequencies begin anew for each axis, with sections[a] pairs or an equal share.
+  int axes = 1;
+  std::vector<int> sections = {};  ///< pairs of each axis; their sum is rotary_dim / 2
+  SectionOrder section_order = SectionOrder::chunked;
+
   bool operator==(const RotarySpec&) const = default;
+};
+
+inline constexpr int widest_head = 65536;
+inline constexpr int most_axes = 8;
+
+/// How many position axes drive the pairs: 1 for text.
+int position_axes(const RotarySpec& spec);
+
+/// What the rule is run with: once, or once for each axis that has frequencies of its own.
+std::vector<RuleInput> rule_inputs(const RotarySpec& spec, std::optional<std::int64_t> length = std::nullopt);
+
+/// An absolute position embedding: rows of width C added to the input.
+struct AbsoluteSpec {
+  AbsoluteRule rule;
+  int width = 0;  ///< C, the hidden size; 1 to widest_head
+  bool operator==(const AbsoluteSpec&) const = default;
 };
 
 /// Which keys a query sees. A causal window W counts W keys, self included.
@@ -44,6 +74,7 @@ struct Mask {
 
 /// The position set-up of a layer.
 struct PositionSpec {
+  std::optional<AbsoluteSpec> absolute;
   std::optional<RotarySpec> rotary;
   Mask mask;
   double softmax_scale = 0;  ///< what q·k is multiplied by
@@ -53,21 +84,26 @@ struct PositionSpec {
 
 /// Throws Error(invalid_argument) that names the field, what was expected and what was got.
 void validate(const RotarySpec& spec);
+void validate(const AbsoluteSpec& spec);
 
 /// The magnitude in effect: the explicit one, else the one the rule implies (1 for most rules).
 double effective_attention_factor(const RotarySpec& spec);
 
 /// The rule's name: "default", "yarn", …
 std::string_view rule_name(const RotaryRule& rule);
+std::string_view rule_name(const AbsoluteRule& rule);
 
 /// Canonical JSON: one flat object with every field of the spec and its rule, self-contained, on one line; attention_factor is always
-/// the effective one; numbers read back to the same double.
+/// the effective one, theta is null for a rule without a base, axes and sections are there where the spec has several axes; numbers
+/// read back to the same double.
 std::string to_json(const RotarySpec& spec);
+std::string to_json(const AbsoluteSpec& spec);
 
 /// Reads the canonical JSON. Strict: a duplicate, unknown or missing key, a wrong kind of value and any value validate() refuses are
 /// Error(malformed) or Error(invalid_argument). rotary_dim defaults to head_dim, layout to half_split, rotary_offset to 0; an
 /// attention_factor equal to what the rule implies is no override.
 RotarySpec rotary_from_json(std::string_view text);
+AbsoluteSpec absolute_from_json(std::string_view text);
 
 /// One field of a rule, for surfaces that list them.
 struct FieldInfo {
@@ -81,7 +117,7 @@ struct FieldInfo {
 
 /// A rule as `gnomon list` and `gnomon explain` show it.
 struct RuleInfo {
-  std::string kind;  ///< "rotary"
+  std::string kind;  ///< "rotary" or "absolute"
   std::string name, summary, formula, citation;
   bool in_transformers;
   std::vector<FieldInfo> fields;

@@ -10,7 +10,11 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
+#include <optional>
+
 #include "gnomon/gnomon.hpp"
+#include "spec/fields.hpp"
 
 void bind_error(nanobind::module_& module);
 void bind_spec(nanobind::module_& module);
@@ -29,5 +33,25 @@ struct PythonPositions {
 /// From a range, a 1-D or 2-D int32, int64 or float64 array (NumPy or DLPack) without a copy, or a list of ints or floats.
 PythonPositions positions_of(nanobind::handle object);
 
-/// Frequencies, or a RotarySpec with the numerics named beside it.
-gnomon::Frequencies frequencies_of(const std::variant<gnomon::Frequencies, gnomon::RotarySpec>& source, std::string_view numerics);
+/// What an operation is given as frequencies: a Frequencies as it is, or those of a RotarySpec, made here with the numerics named beside
+/// it.
+class PythonFrequencies {
+ public:
+  PythonFrequencies(nanobind::handle source, std::string_view numerics);
+  const gnomon::Frequencies& get() const { return *frequencies_; }
+
+ private:
+  std::optional<gnomon::Frequencies> made_;
+  const gnomon::Frequencies* frequencies_ = nullptr;
+};
+
+/// Threads for one call, kept for the next one; none for a count of 1.
+std::shared_ptr<gnomon::Executor> executor_of(int threads);
+
+/// An enumeration by its name. Throws Error that lists the names.
+template <class Enum>
+Enum enum_argument(std::string_view argument, std::string_view name) {
+  if (const auto value = gnomon::enum_of<Enum>(name)) return *value;
+  throw gnomon::Error(gnomon::ErrorCode::invalid_argument,
+                      std::string(argument) + ": expected " + gnomon::enum_choices<Enum>() + ", got \"" + std::string(name) + "\"");
+}

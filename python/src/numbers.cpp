@@ -9,9 +9,14 @@ using namespace nb::literals;
 
 namespace {
 
+struct PythonPacked {
+  std::vector<std::int32_t> cu_seqlens;
+};
+
 [[noreturn]] void refuse_positions(const std::string& got) {
-  throw gnomon::Error(gnomon::ErrorCode::invalid_argument,
-                      "positions: expected a range, a contiguous int32, int64 or float64 array, or a list of numbers, got " + got);
+  throw gnomon::Error(
+      gnomon::ErrorCode::invalid_argument,
+      "positions: expected a range, a Packed, a contiguous int32, int64 or float64 array, or a list of numbers, got " + got);
 }
 
 gnomon::Positions view_of(const nb::ndarray<nb::device::cpu>& array) {
@@ -55,18 +60,21 @@ nb::object view(const void* data, std::initializer_list<std::size_t> shape, nb::
   return nb::cast(nb::ndarray<nb::numpy, const Element>(static_cast<const Element*>(data), shape, owner));
 }
 
-nb::object column(const gnomon::RotaryTable& table, const std::vector<std::byte>& values, nb::handle owner) {
-  const std::initializer_list<std::size_t> shape{table.positions, table.pairs};
-  switch (table.dtype) {
+nb::object matrix(gnomon::DType dtype, const void* data, std::size_t rows, std::size_t columns, nb::handle owner) {
+  switch (dtype) {
     case gnomon::DType::f64:
-      return view<double>(values.data(), shape, owner);
+      return view<double>(data, {rows, columns}, owner);
     case gnomon::DType::f32:
-      return view<float>(values.data(), shape, owner);
+      return view<float>(data, {rows, columns}, owner);
     case gnomon::DType::bf16:
-      return view<std::uint16_t>(values.data(), shape, owner);
+      return view<std::uint16_t>(data, {rows, columns}, owner);
     default:
-      return view<std::uint16_t>(values.data(), shape, owner).attr("view")("float16");
+      return view<std::uint16_t>(data, {rows, columns}, owner).attr("view")("float16");
   }
+}
+
+nb::object column(const gnomon::RotaryTable& table, const std::vector<std::byte>& values, nb::handle owner) {
+  return matrix(table.dtype, values.data(), table.positions, table.pairs, owner);
 }
 
 }  // namespace
@@ -77,6 +85,8 @@ PythonPositions positions_of(nb::handle object) {
   if (is_range(object)) {
     result.view = gnomon::Range{nb::cast<std::int64_t>(object.attr("start")), nb::cast<std::int64_t>(object.attr("stop")),
                                 nb::cast<std::int64_t>(object.attr("step"))};
+  } else if (nb::isinstance<PythonPacked>(object)) {
+    result.view = gnomon::Packed{nb::inst_ptr<PythonPacked>(object)->cu_seqlens};
   } else if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object)) {
     read_list(object, result);
   } else {
@@ -88,9 +98,15 @@ PythonPositions positions_of(nb::handle object) {
   return result;
 }
 
-gnomon::Frequencies frequencies_of(const std::variant<gnomon::Frequencies, gnomon::RotarySpec>& source, std::string_view numerics) {
-  if (const auto* ready = std::get_if<gnomon::Frequencies>(&source)) return *ready;
-  return gnomon::frequencies(std::get<gnomon::RotarySpec>(source), gnomon::numerics_of(numerics));
+PythonFrequencies::PythonFrequencies(nb::handle source, std::string_view numerics) {
+  if (nb::isinstance<gnomon::Frequencies>(source)) {
+    frequencies_ = nb::inst_ptr<gnomon::Frequencies>(source);
+  } else if (nb::isinstance<gnomon::RotarySpec>(source)) {
+    frequencies_ = &made_.emplace(gnomon::frequencies(*nb::inst_ptr<gnomon::RotarySpec>(source), gnomon::numerics_of(numerics)));
+  } else {
+    throw nb::type_error(
+        (std::string("frequencies: expected a Frequencies or RotarySpec, got ") + nb::repr(source.type()).c_str()).c_str());
+  }
 }
 
 void bind_numbers(nb::module_& module) {
@@ -124,7 +140,53 @@ void bind_numbers(nb::module_& module) {
           "p * fraction modulo 2^64. Empty in hf.")
       .def_ro("attention_factor", &Frequencies::attention_factor, "Magnitude on cos and sin, kept apart from them.")
       .def_prop_ro("numerics", [](const Frequencies& self) { return std::string(gnomon::name_of(self.numerics)); })
+      .def_ro("length", &Frequencies::length, "The sequence length they are for, or None.")
+      .def_prop_ro(
+          "axis",
+          [](nb::handle_t<Frequencies> self) {
+            const auto& values = nb::cast<const Frequencies&>(self).axis;
+            return view<std::uint8_t>(values.data(), {values.size()}, self);
+          },
+          "uint8 (pairs), read-only: the position axis that drives each pair; empty where there is one axis.")
+      .def_prop_ro(
+          "log_magnitude",
+          [](nb::handle_t<Frequencies> self) {
+            const auto& values = nb::cast<const Frequencies&>(self).log_magnitude;
+            return view<double>(values.data(), {values.size()}, self);
+          },
+          "float64 (pairs), read-only: xpos, logarithm of a query's magnitude per position beyond the centre; else empty.")
       .def_ro("spec", &Frequencies::spec);
+
+  nb::class_<PythonPacked>(module, "Packed", "Positions of documents packed into one row, each counted from 0.")
+      .def(
+          "__init__",
+          [](PythonPacked* self, std::vector<std::int32_t> cu_seqlens) {
+            new (self) PythonPacked{std::move(cu_seqlens)};
+            gnomon::count(gnomon::Packed{self->cu_seqlens});
+          },
+          "cu_seqlens"_a, "cu_seqlens: where each document begins, from 0, and the row's end. Raises Error.")
+      .def_ro("cu_seqlens", &PythonPacked::cu_seqlens);
+
+  nb::class_<gnomon::EmbeddingTable>(module, "EmbeddingTable", "Rows of an absolute encoding, rounded once.")
+      .def_prop_ro(
+          "rows",
+          [](nb::handle_t<gnomon::EmbeddingTable> self) {
+            const auto& table = nb::cast<const gnomon::EmbeddingTable&>(self);
+            return matrix(table.dtype, table.rows.data(), table.positions, static_cast<std::size_t>(table.spec.width), self);
+          },
+          "(positions, width), read-only; bf16 comes as uint16.")
+      .def_ro("spec", &gnomon::EmbeddingTable::spec)
+      .def_prop_ro("numerics", [](const gnomon::EmbeddingTable& self) { return std::string(gnomon::name_of(self.numerics)); })
+      .def_prop_ro("dtype", [](const gnomon::EmbeddingTable& self) { return std::string(gnomon::name_of(self.dtype)); });
+
+  module.def(
+      "embedding_table",
+      [](const gnomon::AbsoluteSpec& spec, nb::handle positions, std::string_view dtype, std::string_view numerics) {
+        const auto held = positions_of(positions);
+        return gnomon::embedding_table(spec, held.view, gnomon::dtype_of(dtype), gnomon::numerics_of(numerics));
+      },
+      "spec"_a, "positions"_a, "dtype"_a = "f32", "numerics"_a = "exact",
+      "Rows of an AbsoluteSpec at positions, as for rotary_table. numerics 'hf': as transformers makes them. Raises Error.");
 
   nb::class_<RotaryTable>(module, "RotaryTable", "cos and sin of (position, pair), rounded once, without the magnitude.")
       .def_prop_ro(
@@ -156,13 +218,17 @@ void bind_numbers(nb::module_& module) {
       "float32 steps. length: the sequence length, for rules that depend on it. Raises Error.");
   module.def(
       "rotary_table",
-      [](const std::variant<Frequencies, gnomon::RotarySpec>& source, nb::handle positions, std::string_view dtype,
-         std::string_view numerics) {
+      [](nb::handle source, nb::handle positions, std::string_view dtype, std::string_view numerics) {
         const auto held = positions_of(positions);
-        return gnomon::rotary_table(frequencies_of(source, numerics), held.view, gnomon::dtype_of(dtype));
+        const PythonFrequencies frequencies(source, numerics);
+        return gnomon::rotary_table(frequencies.get(), held.view, gnomon::dtype_of(dtype));
       },
+      nb::sig("def rotary_table(frequencies: Frequencies | RotarySpec, positions: object, dtype: str = 'f32', numerics: str = 'exact') -> "
+              "RotaryTable"),
       "frequencies"_a, "positions"_a, "dtype"_a = "f32", "numerics"_a = "exact",
-      "cos and sin at positions (a range, a 1-D int32, int64 or float64 array, or a list of numbers within ±2^33). dtype 'f64', 'f32', "
+      "cos and sin at positions (a range, a Packed, an int32, int64 or float64 array, or a list of numbers within ±2^33; for several axes "
+      "one list "
+      "for each, as (axes, P)). dtype 'f64', 'f32', "
       "'bf16' or "
       "'f16'. numerics counts only when a RotarySpec is given. Raises Error.");
 }

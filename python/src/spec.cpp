@@ -7,6 +7,7 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
+using gnomon::AbsoluteSpec;
 using gnomon::RotarySpec;
 
 namespace {
@@ -27,6 +28,8 @@ std::string python_type() {
     return "float | None";
   else if constexpr (std::is_same_v<Value, std::int64_t>)
     return "int";
+  else if constexpr (std::is_same_v<Value, std::vector<double>>)
+    return "Sequence[float]";
   else
     return "float";
 }
@@ -41,6 +44,8 @@ nb::object to_python(const Value& value) {
     return value ? nb::object(nb::float_(*value)) : nb::none();
   else if constexpr (std::is_same_v<Value, std::int64_t>)
     return nb::int_(value);
+  else if constexpr (std::is_same_v<Value, std::vector<double>>)
+    return nb::cast(value);
   else
     return nb::float_(value);
 }
@@ -65,6 +70,8 @@ void from_python(std::string_view name, nb::handle object, Value& value) {
       from_python(name, object, value.emplace());
   } else if constexpr (std::is_same_v<Value, std::int64_t>) {
     if (!nb::isinstance<nb::int_>(object) || !nb::try_cast(object, value)) refuse(name, "an integer", object);
+  } else if constexpr (std::is_same_v<Value, std::vector<double>>) {
+    if (!nb::try_cast(object, value)) refuse(name, "a list of numbers", object);
   } else {
     if (!nb::isinstance<nb::float_>(object) && !nb::isinstance<nb::int_>(object)) refuse(name, "a number", object);
     value = nb::cast<double>(object);
@@ -121,6 +128,7 @@ std::string represent(const Rule& rule) {
 
 template <class Rule>
 void bind_rule(nb::module_& module) {
+  const auto kind = nb::cast<std::string>(module.attr("__name__")).substr(std::string("gnomon._core.").size());
   std::string name(Rule::name);
   name[0] = static_cast<char>(name[0] - 'a' + 'A');
   nb::class_<Rule> type(module, keep(name), keep(docstring<Rule>()));
@@ -135,20 +143,8 @@ void bind_rule(nb::module_& module) {
         nb::sig(keep(fmt::format("def {}(self) -> {}", field.name, python_type<Value>()))), keep(std::string(field.doc)));
   });
   type.def("__eq__", [](const Rule& a, const Rule& b) { return a == b; }, nb::is_operator());
-  type.def("__repr__", [name](const Rule& rule) { return fmt::format("gnomon.rotary.{}({})", name, represent(rule)); });
+  type.def("__repr__", [kind, name](const Rule& rule) { return fmt::format("gnomon.{}.{}({})", kind, name, represent(rule)); });
   type.attr("name") = std::string(Rule::name);
-}
-
-RotarySpec make_spec(const gnomon::RotaryRule& rule, double theta, int head_dim, std::optional<int> rotary_dim, int rotary_offset,
-                     std::string_view layout, std::optional<double> attention_factor) {
-  const auto pair_layout = gnomon::enum_of<gnomon::PairLayout>(layout);
-  if (!pair_layout) {
-    throw gnomon::Error(gnomon::ErrorCode::invalid_argument,
-                        fmt::format("layout: expected {}, got \"{}\"", gnomon::enum_choices<gnomon::PairLayout>(), layout));
-  }
-  RotarySpec spec{rule, theta, head_dim, rotary_dim.value_or(head_dim), rotary_offset, *pair_layout, attention_factor};
-  gnomon::validate(spec);
-  return spec;
 }
 
 nb::dict rule_dict(const gnomon::RuleInfo& info) {
@@ -179,18 +175,37 @@ nb::dict rule_dict(const gnomon::RuleInfo& info) {
 void bind_spec(nb::module_& module) {
   nb::module_ rotary = module.def_submodule("rotary", "Rotary rules: one class each, with the fields of its JSON.");
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) { bind_rule<Rule>(rotary); });
+  nb::module_ absolute = module.def_submodule("absolute", "Absolute rules: one class each, with the fields of its JSON.");
+  gnomon::for_each_absolute_rule([&]<class Rule>(const Rule&) { bind_rule<Rule>(absolute); });
 
   nb::class_<RotarySpec>(module, "RotarySpec",
                          "A rotary position embedding: the rule that gives the frequencies, and where they are applied.")
       .def(
           "__init__",
-          [](RotarySpec* self, const gnomon::RotaryRule& rule, double theta, int head_dim, std::optional<int> rotary_dim, int rotary_offset,
-             std::string_view layout, std::optional<double> attention_factor) {
-            new (self) RotarySpec(make_spec(rule, theta, head_dim, rotary_dim, rotary_offset, layout, attention_factor));
+          [](RotarySpec* self, const gnomon::RotaryRule& rule, std::optional<double> theta, int head_dim, std::optional<int> rotary_dim,
+             int rotary_offset, std::string_view layout, std::optional<double> attention_factor, int axes, std::vector<int> sections,
+             std::string_view section_order) {
+            RotarySpec spec{rule,
+                            theta.value_or(0),
+                            head_dim,
+                            rotary_dim.value_or(head_dim),
+                            rotary_offset,
+                            enum_argument<gnomon::PairLayout>("layout", layout),
+                            attention_factor,
+                            axes,
+                            std::move(sections),
+                            enum_argument<gnomon::SectionOrder>("section_order", section_order)};
+            gnomon::validate(spec);
+            new (self) RotarySpec(std::move(spec));
           },
-          "rule"_a, nb::kw_only(), "theta"_a, "head_dim"_a, "rotary_dim"_a = nb::none(), "rotary_offset"_a = 0, "layout"_a = "half_split",
-          "attention_factor"_a = nb::none(),
-          "rotary_dim defaults to head_dim. attention_factor overrides the magnitude the rule implies. Raises Error for what cannot be.")
+          "rule"_a, nb::kw_only(), "theta"_a = nb::none(), "head_dim"_a, "rotary_dim"_a = nb::none(), "rotary_offset"_a = 0,
+          "layout"_a = "half_split", "attention_factor"_a = nb::none(), "axes"_a = 1, "sections"_a = std::vector<int>{},
+          "section_order"_a = "chunked",
+          "theta is the base, left out for a rule without one. rotary_dim defaults to head_dim. attention_factor overrides the magnitude "
+          "the "
+          "rule implies. sections alone: pairs of each axis of an M-RoPE, shared out by section_order. axes > 1: frequencies begin anew "
+          "for "
+          "each axis (vision). Raises Error for what cannot be.")
       .def_static("from_json", &gnomon::rotary_from_json, "text"_a, "Reads the canonical JSON, strictly. Raises Error.")
       .def(
           "to_json", [](const RotarySpec& spec) { return gnomon::to_json(spec); }, "Canonical JSON: one flat, self-contained object.")
@@ -201,9 +216,30 @@ void bind_spec(nb::module_& module) {
       .def_ro("rotary_offset", &RotarySpec::rotary_offset)
       .def_prop_ro("layout", [](const RotarySpec& spec) { return std::string(gnomon::enum_name(spec.layout)); })
       .def_prop_ro("attention_factor", &gnomon::effective_attention_factor, "The magnitude in effect.")
+      .def_ro("axes", &RotarySpec::axes)
+      .def_ro("sections", &RotarySpec::sections)
+      .def_prop_ro("section_order", [](const RotarySpec& spec) { return std::string(gnomon::enum_name(spec.section_order)); })
       .def(
           "__eq__", [](const RotarySpec& a, const RotarySpec& b) { return a == b; }, nb::is_operator())
       .def("__repr__", [](const RotarySpec& spec) { return fmt::format("gnomon.RotarySpec.from_json('{}')", gnomon::to_json(spec)); });
+
+  nb::class_<AbsoluteSpec>(module, "AbsoluteSpec", "An absolute position embedding: rows of a width added to the input.")
+      .def(
+          "__init__",
+          [](AbsoluteSpec* self, const gnomon::AbsoluteRule& rule, int width) {
+            AbsoluteSpec spec{rule, width};
+            gnomon::validate(spec);
+            new (self) AbsoluteSpec(std::move(spec));
+          },
+          "rule"_a, nb::kw_only(), "width"_a, "width: the hidden size. Raises Error for what cannot be.")
+      .def_static("from_json", &gnomon::absolute_from_json, "text"_a, "Reads the canonical JSON, strictly. Raises Error.")
+      .def(
+          "to_json", [](const AbsoluteSpec& spec) { return gnomon::to_json(spec); }, "Canonical JSON: one flat, self-contained object.")
+      .def_ro("rule", &AbsoluteSpec::rule)
+      .def_ro("width", &AbsoluteSpec::width)
+      .def(
+          "__eq__", [](const AbsoluteSpec& a, const AbsoluteSpec& b) { return a == b; }, nb::is_operator())
+      .def("__repr__", [](const AbsoluteSpec& spec) { return fmt::format("gnomon.AbsoluteSpec.from_json('{}')", gnomon::to_json(spec)); });
 
   module.def(
       "list_rules",

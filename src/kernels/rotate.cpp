@@ -3,187 +3,458 @@
 #include "kernels/rotate.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
+
+#include "hwy/cache_control.h"
+#include "plan/phase.hpp"
+#include "plan/round.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rotate.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/cos_sin-inl.h"
+#include "kernels/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
 
-using F = hn::ScalableTag<float>;
-using U = hn::RebindToUnsigned<F>;
-using H = hn::Rebind<std::uint16_t, F>;
+// 32 vector registers: cos and sin of a whole head of usual width stay in them while the heads of a token pass by.
+#undef GNOMON_HOLD
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+#define GNOMON_HOLD 1
+#else
+#define GNOMON_HOLD 0
+#endif
 
-/// f32 to bf16 in the upper half of each lane, to nearest even; a NaN stays one (Highway 1.0.3 would truncate).
-HWY_INLINE hn::Vec<U> round_bf16(hn::Vec<F> value) {
-  const U u;
-  const auto bits = hn::BitCast(u, value);
-  const auto tie = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1u));
-  const auto rounded = hn::Add(bits, hn::Add(tie, hn::Set(u, 0x7fffu)));
-  const auto nan = hn::RebindMask(u, hn::Ne(value, value));
-  return hn::And(hn::IfThenElse(nan, hn::Or(bits, hn::Set(u, 0x400000u)), rounded), hn::Set(u, 0xffff0000u));
+#if HWY_TARGET != HWY_SCALAR
+
+/// An arrangement says how a group of pairs is read, turned and written: `pairs` of them (in vectors of lanes), by `coefficients` vectors
+/// made of cos and sin. pack() makes these from cos and sin in the order of the pairs; turn() gets them as k0 … k3.
+template <class Elements>
+struct HalfSplit {
+  using Element = typename Elements::Element;
+  static constexpr std::int64_t vectors = 1, coefficients = 2;
+  static HWY_INLINE void pack(const float* cosine, const float* sine, float* to) {
+    hn::StoreU(hn::LoadU(F(), cosine), F(), to);
+    hn::StoreU(hn::LoadU(F(), sine), F(), to + hn::Lanes(F()));
+  }
+  static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t half, VF c, VF s, VF, VF) {
+    const VF a = Elements::load(x + i), b = Elements::load(x + half + i);
+    Elements::store(hn::MulSub(a, c, hn::Mul(b, s)), out + i);
+    Elements::store(hn::MulAdd(b, c, hn::Mul(a, s)), out + half + i);
+  }
+};
+
+/// Neighbours swapped, so that no element leaves its place: x cos + swapped (-sin, sin).
+template <class Elements>
+struct Interleaved {
+  using Element = typename Elements::Element;
+  static constexpr std::int64_t vectors = 1, coefficients = 4;
+  static HWY_INLINE void pack(const float* cosine, const float* sine, float* to) {
+    const F f;
+    const VF c = hn::LoadU(f, cosine), s = hn::LoadU(f, sine);
+    hn::StoreInterleaved2(c, c, f, to);
+    hn::StoreInterleaved2(hn::Neg(s), s, f, to + 2 * hn::Lanes(f));
+  }
+  static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t, VF c0, VF c1, VF s0, VF s1) {
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(F()));
+    const VF first = Elements::load(x + 2 * i), second = Elements::load(x + 2 * i + lanes);
+    Elements::store(hn::MulAdd(first, c0, hn::Mul(hn::Reverse2(F(), first), s0)), out + 2 * i);
+    Elements::store(hn::MulAdd(second, c1, hn::Mul(hn::Reverse2(F(), second), s1)), out + 2 * i + lanes);
+  }
+};
+
+/// Two bf16 stand in each 32-bit lane and are widened by a shift and a mask; rounding leaves the first below and the second above.
+HWY_INLINE void widen_two(const std::uint16_t* x, VF& first, VF& second) {
+  const VU both = hn::LoadU(U(), reinterpret_cast<const std::uint32_t*>(x));
+  first = hn::BitCast(F(), hn::ShiftLeft<16>(both));
+  second = hn::BitCast(F(), hn::And(both, hn::Set(U(), 0xffff0000u)));
+}
+HWY_INLINE void narrow_two(VF first, VF second, std::uint16_t* x) {
+  const VU both = hn::Or(hn::ShiftRight<16>(round_bf16(first)), hn::And(round_bf16(second), hn::Set(U(), 0xffff0000u)));
+  hn::StoreU(both, U(), reinterpret_cast<std::uint32_t*>(x));
 }
 
-/// How a pair of vectors is read and written, by element type and layout. `half` is the distance of a pair's elements in half_split.
-struct HalfSplitF32 {
-  static HWY_INLINE void load(const float* x, std::int64_t i, std::int64_t half, hn::Vec<F>& a, hn::Vec<F>& b) {
-    a = hn::LoadU(F(), x + i);
-    b = hn::LoadU(F(), x + half + i);
+template <>
+struct HalfSplit<ElementsBf16> {
+  using Element = std::uint16_t;
+  static constexpr std::int64_t vectors = 2, coefficients = 4;  // for the even and for the odd pairs
+  static HWY_INLINE void pack(const float* cosine, const float* sine, float* to) {
+    const F f;
+    const auto lanes = hn::Lanes(f);
+    VF even, odd;
+    hn::LoadInterleaved2(f, cosine, even, odd);
+    hn::StoreU(even, f, to);
+    hn::StoreU(odd, f, to + lanes);
+    hn::LoadInterleaved2(f, sine, even, odd);
+    hn::StoreU(even, f, to + 2 * lanes);
+    hn::StoreU(odd, f, to + 3 * lanes);
   }
-  static HWY_INLINE void store(float* x, std::int64_t i, std::int64_t half, hn::Vec<F> a, hn::Vec<F> b) {
-    hn::StoreU(a, F(), x + i);
-    hn::StoreU(b, F(), x + half + i);
-  }
-};
-struct InterleavedF32 {
-  static HWY_INLINE void load(const float* x, std::int64_t i, std::int64_t, hn::Vec<F>& a, hn::Vec<F>& b) {
-    hn::LoadInterleaved2(F(), x + 2 * i, a, b);
-  }
-  static HWY_INLINE void store(float* x, std::int64_t i, std::int64_t, hn::Vec<F> a, hn::Vec<F> b) {
-    hn::StoreInterleaved2(a, b, F(), x + 2 * i);
-  }
-};
-struct HalfSplitBf16 {
-  static HWY_INLINE hn::Vec<F> widen(const std::uint16_t* x) {
-    return hn::BitCast(F(), hn::ShiftLeft<16>(hn::PromoteTo(U(), hn::LoadU(H(), x))));
-  }
-  static HWY_INLINE void narrow(hn::Vec<F> value, std::uint16_t* x) {
-    const hn::RebindToSigned<U> i32;
-    hn::StoreU(hn::DemoteTo(H(), hn::BitCast(i32, hn::ShiftRight<16>(round_bf16(value)))), H(), x);
-  }
-  static HWY_INLINE void load(const std::uint16_t* x, std::int64_t i, std::int64_t half, hn::Vec<F>& a, hn::Vec<F>& b) {
-    a = widen(x + i);
-    b = widen(x + half + i);
-  }
-  static HWY_INLINE void store(std::uint16_t* x, std::int64_t i, std::int64_t half, hn::Vec<F> a, hn::Vec<F> b) {
-    narrow(a, x + i);
-    narrow(b, x + half + i);
-  }
-};
-struct InterleavedBf16 {  // a pair is one 32-bit lane: the first element below, the second above
-  static HWY_INLINE void load(const std::uint16_t* x, std::int64_t i, std::int64_t, hn::Vec<F>& a, hn::Vec<F>& b) {
-    const auto both = hn::LoadU(U(), reinterpret_cast<const std::uint32_t*>(x + 2 * i));
-    a = hn::BitCast(F(), hn::ShiftLeft<16>(both));
-    b = hn::BitCast(F(), hn::And(both, hn::Set(U(), 0xffff0000u)));
-  }
-  static HWY_INLINE void store(std::uint16_t* x, std::int64_t i, std::int64_t, hn::Vec<F> a, hn::Vec<F> b) {
-    const auto both = hn::Or(hn::ShiftRight<16>(round_bf16(a)), round_bf16(b));
-    hn::StoreU(both, U(), reinterpret_cast<std::uint32_t*>(x + 2 * i));
+  static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t half, VF c0, VF c1, VF s0, VF s1) {
+    VF a0, a1, b0, b1;
+    widen_two(x + i, a0, a1);
+    widen_two(x + half + i, b0, b1);
+    narrow_two(hn::MulSub(a0, c0, hn::Mul(b0, s0)), hn::MulSub(a1, c1, hn::Mul(b1, s1)), out + i);
+    narrow_two(hn::MulAdd(b0, c0, hn::Mul(a0, s0)), hn::MulAdd(b1, c1, hn::Mul(a1, s1)), out + half + i);
   }
 };
 
-HWY_INLINE float widen_one(float value) { return value; }
-HWY_INLINE float widen_one(std::uint16_t value) { return std::bit_cast<float>(std::uint32_t{value} << 16); }
-HWY_INLINE void narrow_one(float value, float& to) { to = value; }
-HWY_INLINE void narrow_one(float value, std::uint16_t& to) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  to = static_cast<std::uint16_t>((value != value ? bits | 0x400000u : bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-/// Rotates one head at one token. What is left beyond the last whole vector goes pair by pair.
-template <class Access, class Element>
-HWY_INLINE void rotate_head(const Element* x, Element* out, const float* cosine, const float* sine, std::int64_t pairs, bool interleaved) {
-  const F f;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(f));
-  std::int64_t i = 0;
-  for (; i + lanes <= pairs; i += lanes) {
-    hn::Vec<F> a, b;
-    Access::load(x, i, pairs, a, b);
-    const auto c = hn::LoadU(f, cosine + i), s = hn::LoadU(f, sine + i);
-    Access::store(out, i, pairs, hn::NegMulAdd(b, s, hn::Mul(a, c)), hn::MulAdd(a, s, hn::Mul(b, c)));
+template <>
+struct Interleaved<ElementsBf16> {
+  using Element = std::uint16_t;
+  static constexpr std::int64_t vectors = 1, coefficients = 2;
+  static HWY_INLINE void pack(const float* cosine, const float* sine, float* to) { HalfSplit<ElementsF32>::pack(cosine, sine, to); }
+  static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t, VF c, VF s, VF, VF) {
+    VF a, b;
+    widen_two(x + 2 * i, a, b);
+    narrow_two(hn::MulSub(a, c, hn::Mul(b, s)), hn::MulAdd(b, c, hn::Mul(a, s)), out + 2 * i);
   }
-  for (; i < pairs; i++) {
-    const std::int64_t first = interleaved ? 2 * i : i, second = first + (interleaved ? 1 : pairs);
-    const float a = widen_one(x[first]), b = widen_one(x[second]);
-    narrow_one(a * cosine[i] - b * sine[i], out[first]);
-    narrow_one(b * cosine[i] + a * sine[i], out[second]);
-  }
-}
+};
 
-/// Rows of cos and sin for a block of tokens, in cache while every head of the block is rotated.
+#else  // one lane: pair by pair
+template <class Elements>
+struct HalfSplit {
+  static constexpr std::int64_t vectors = 0, coefficients = 0;
+};
+template <class Elements>
+struct Interleaved {
+  static constexpr std::int64_t vectors = 0, coefficients = 0;
+};
+#endif
+
+/// Rows of cos and sin, packed for an arrangement: groups of coefficients, then cos and sin of the pairs left over.
+template <class Arrangement>
 class Rows {
  public:
-  explicit Rows(const RotateJob& job) : job_(job) {
+  explicit Rows(const RotateJob& job, std::int64_t tokens) : job_(job) {
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(F()));
-    width_ = (job.pairs + lanes - 1) / lanes * lanes;
-    block_ = std::clamp<std::int64_t>(4096 / width_, 1, 32);
-    block_ = std::max<std::int64_t>(std::min(block_, job.tokens), 1);
-    rows_.resize(static_cast<std::size_t>(2 * width_ * block_));
-    low_turns_.resize(static_cast<std::size_t>(width_));
-    high_turns_.resize(static_cast<std::size_t>(width_));
-    for (std::size_t i = 0; i < static_cast<std::size_t>(job.pairs); i++) {
-      low_turns_[i] = static_cast<std::uint32_t>(job.turns[i].fraction);
-      high_turns_[i] = static_cast<std::uint32_t>(job.turns[i].fraction >> 32);
+    padded_ = (job.pairs + lanes - 1) / lanes * lanes;
+    if constexpr (Arrangement::vectors > 0) groups_ = job.pairs / (Arrangement::vectors * lanes);
+    left_ = job.pairs - groups_ * Arrangement::vectors * lanes;
+    stride_ = groups_ * Arrangement::coefficients * lanes + 2 * left_;
+    block_ = std::clamp<std::int64_t>(std::min<std::int64_t>(row_floats / stride_, 32), 1, std::max<std::int64_t>(tokens, 1));
+    take_memory(static_cast<std::size_t>(4 * padded_ + block_ * stride_));
+    if (job.turns != nullptr) split_turns();
+  }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  std::int64_t block() const { return block_; }
+  std::int64_t groups() const { return groups_; }
+  std::int64_t left() const { return left_; }
+  const float* row(std::int64_t index) const { return rows_ + index * stride_; }
+
+  void fill(std::int64_t index, std::int64_t b, std::int64_t h, std::int64_t t, bool reciprocal) {
+    if (job_.table != nullptr) {
+      read_table(job_.positions->whole(0, b, h, t));
+    } else if (job_.axis == nullptr && !job_.positions->is_real()) {
+      make_at(job_.positions->whole(0, b, h, t));
+    } else {
+      make_by_pair(b, h, t);
+    }
+    if (job_.log_magnitude != nullptr) decay(b, h, t, reciprocal);
+    pack(rows_ + index * stride_);
+  }
+
+ private:
+  static constexpr std::int64_t row_floats = 4096, stack_floats = 8192;
+
+  // A decode step is over in 100 ns: usual widths must not pay for the heap.
+  void take_memory(std::size_t floats) {
+    float* memory = stack_;
+    if (floats > stack_floats) {
+      heap_.resize(floats);
+      memory = heap_.data();
+    }
+    low_ = reinterpret_cast<std::uint32_t*>(memory);
+    high_ = reinterpret_cast<std::uint32_t*>(memory + padded_);
+    cosine_ = memory + 2 * padded_;
+    sine_ = memory + 3 * padded_;
+    rows_ = memory + 4 * padded_;
+  }
+
+  void split_turns() {
+    for (std::int64_t i = 0; i < padded_; i++) {
+      const std::uint64_t fraction = i < job_.pairs ? job_.turns[i].fraction : 0;
+      low_[i] = static_cast<std::uint32_t>(fraction);
+      high_[i] = static_cast<std::uint32_t>(fraction >> 32);
     }
   }
-  std::int64_t block() const { return block_; }
-  const float* cosine(std::int64_t row) const { return rows_.data() + 2 * width_ * row; }
-  const float* sine(std::int64_t row) const { return cosine(row) + width_; }
 
-  void fill(std::int64_t row, std::int64_t position) {
+  HWY_INLINE void store(std::int64_t i, VU phase) {
     const F f;
+    VF c, s;
+    cos_sin(f, phase, c, s);
+    hn::StoreU(hn::Mul(c, hn::Set(f, job_.magnitude)), f, cosine_ + i);
+    hn::StoreU(hn::Mul(s, hn::Set(f, job_.transposed ? -job_.magnitude : job_.magnitude)), f, sine_ + i);
+  }
+
+  void make_at(std::int64_t position) {
     const U u;
-    float* to = rows_.data() + 2 * width_ * row;
     const auto lower = hn::Set(u, static_cast<std::uint32_t>(position)), upper = hn::Set(u, static_cast<std::uint32_t>(position >> 32));
-    const auto magnitude = hn::Set(f, job_.magnitude), signed_magnitude = hn::Set(f, job_.transposed ? -job_.magnitude : job_.magnitude);
-    for (std::int64_t i = 0; i < width_; i += static_cast<std::int64_t>(hn::Lanes(f))) {
-      const auto low = hn::LoadU(u, low_turns_.data() + i), high = hn::LoadU(u, high_turns_.data() + i);
+    for (std::int64_t i = 0; i < padded_; i += static_cast<std::int64_t>(hn::Lanes(u))) {
+      const auto low = hn::LoadU(u, low_ + i), high = hn::LoadU(u, high_ + i);
       // The upper word of the wrapping 64-bit product, exactly: its lower word carries nothing but this into it.
-      const auto phase = hn::Add(upper_product(u, low, lower), hn::Add(hn::Mul(high, lower), hn::Mul(low, upper)));
-      hn::Vec<F> c, s;
-      cos_sin(f, phase, c, s);
-      hn::StoreU(hn::Mul(c, magnitude), f, to + i);
-      hn::StoreU(hn::Mul(s, signed_magnitude), f, to + width_ + i);
+      store(i, hn::Add(upper_product(u, low, lower), hn::Add(hn::Mul(high, lower), hn::Mul(low, upper))));
+    }
+  }
+
+  /// Several position axes, or real positions: a product of its own for each pair.
+  void make_by_pair(std::int64_t b, std::int64_t h, std::int64_t t) {
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(U()));
+    std::uint32_t phases[HWY_MAX_BYTES / 4] = {};
+    for (std::int64_t i = 0; i < padded_; i += lanes) {
+      for (std::int64_t k = 0; k < std::min(lanes, job_.pairs - i); k++) {
+        const Turns& turns = job_.turns[i + k];
+        const int axis = job_.axis == nullptr ? 0 : job_.axis[i + k];
+        const std::uint64_t phase = job_.positions->is_real() ? phase_at(job_.positions->real(axis, b, h, t), turns)
+                                                              : phase_at(job_.positions->whole(axis, b, h, t), turns);
+        phases[k] = static_cast<std::uint32_t>(phase >> 32);
+      }
+      store(i, hn::LoadU(U(), phases));
+    }
+  }
+
+  void read_table(std::int64_t row) {
+    const TableView& table = *job_.table;
+    visit_dtype(table.dtype, [&]<class Element>(Element) {
+      const auto* c = static_cast<const Element*>(table.cos) + row * table.row_stride;
+      const auto* s = static_cast<const Element*>(table.sin) + row * table.row_stride;
+      const float magnitude = job_.magnitude, signed_magnitude = job_.transposed ? -magnitude : magnitude;
+      const auto plain_nan = [](float value) {
+        return value == value ? value : std::numeric_limits<float>::quiet_NaN();
+      };  // see round_bf16
+      for (std::int64_t i = 0; i < job_.pairs; i++) {
+        cosine_[i] = plain_nan(static_cast<float>(widen(c[i])) * magnitude);
+        sine_[i] = plain_nan(static_cast<float>(widen(s[i])) * signed_magnitude);
+      }
+    });
+  }
+
+  void decay(std::int64_t b, std::int64_t h, std::int64_t t, bool reciprocal) {
+    for (std::int64_t i = 0; i < job_.pairs; i++) {
+      const int axis = job_.axis == nullptr ? 0 : job_.axis[i];
+      const double position =
+          job_.positions->is_real() ? job_.positions->real(axis, b, h, t) : static_cast<double>(job_.positions->whole(axis, b, h, t));
+      const double exponent = job_.log_magnitude[i] * (position - static_cast<double>(job_.centre));
+      const auto factor = static_cast<float>(std::exp(reciprocal ? -exponent : exponent));
+      cosine_[i] *= factor;
+      sine_[i] *= factor;
+    }
+  }
+
+  void pack(float* to) const {
+    std::int64_t i = 0;
+    if constexpr (Arrangement::vectors > 0) {
+      const auto lanes = static_cast<std::int64_t>(hn::Lanes(F()));
+      for (std::int64_t g = 0; g < groups_; g++, i += Arrangement::vectors * lanes, to += Arrangement::coefficients * lanes) {
+        Arrangement::pack(cosine_ + i, sine_ + i, to);
+      }
+    }
+    std::copy_n(cosine_ + i, left_, to);
+    std::copy_n(sine_ + i, left_, to + left_);
+  }
+
+  const RotateJob& job_;
+  std::int64_t padded_ = 0, groups_ = 0, left_ = 0, stride_ = 0, block_ = 1;
+  std::uint32_t *low_ = nullptr, *high_ = nullptr;               // (padded), the words of each pair's fraction
+  float *cosine_ = nullptr, *sine_ = nullptr, *rows_ = nullptr;  // (padded) of one row, in the order of the pairs; (block, stride)
+  std::vector<float> heap_;
+  HWY_ALIGN float stack_[stack_floats];
+};
+
+/// Heads of one token, a fixed step apart: all of them are turned by one row.
+template <class Elements>
+struct Heads {
+  using Element = typename Elements::Element;
+  const Element* x;
+  Element* out;
+  std::int64_t number, x_step, out_step;
+};
+
+/// Asks for what stands 4 KiB ahead: far enough to hide the memory, near enough to stay in L1.
+template <class Element>
+HWY_INLINE void prefetch_head(const Element* x, std::int64_t pairs) {
+  const std::int64_t bytes = 2 * pairs * static_cast<std::int64_t>(sizeof(Element));
+  for (std::int64_t line = 0; line < bytes; line += 64) hwy::Prefetch(reinterpret_cast<const char*>(x) + 4096 + line);
+}
+
+template <class Elements, class Arrangement, bool ahead>
+HWY_INLINE void turn_groups(const Heads<Elements>& heads, const float* row, std::int64_t groups, std::int64_t pairs) {
+#if HWY_TARGET != HWY_SCALAR
+  const F f;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(f));
+  const auto* x = heads.x;
+  auto* out = heads.out;
+  for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step) {
+    if constexpr (ahead) prefetch_head(x, pairs);
+    const float* k = row;
+    for (std::int64_t g = 0; g < groups; g++, k += Arrangement::coefficients * lanes) {
+      const std::int64_t i = g * Arrangement::vectors * lanes;
+      const VF k0 = hn::LoadU(f, k), k1 = hn::LoadU(f, k + lanes);
+      if constexpr (Arrangement::coefficients == 2) {
+        Arrangement::turn(x, out, i, pairs, k0, k1, k0, k1);
+      } else {
+        Arrangement::turn(x, out, i, pairs, k0, k1, hn::LoadU(f, k + 2 * lanes), hn::LoadU(f, k + 3 * lanes));
+      }
+    }
+  }
+#else
+  (void)heads, (void)row, (void)groups, (void)pairs;
+#endif
+}
+
+#if GNOMON_HOLD
+/// The same with the coefficients of all `groups` in registers.
+template <class Elements, class Arrangement, bool ahead, int groups>
+HWY_INLINE void turn_held(const Heads<Elements>& heads, const float* row, std::int64_t pairs) {
+  constexpr int coefficients = static_cast<int>(Arrangement::coefficients);
+  const F f;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(f));
+  VF k[coefficients * groups];
+#pragma GCC unroll 16
+  for (int j = 0; j < coefficients * groups; j++) k[j] = hn::LoadU(f, row + j * lanes);
+  const auto* x = heads.x;
+  auto* out = heads.out;
+  for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step) {
+    if constexpr (ahead) prefetch_head(x, pairs);
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; g++) {
+      const int first = coefficients * g, last = first + coefficients - 1;
+      Arrangement::turn(x, out, g * Arrangement::vectors * lanes, pairs, k[first], k[first + 1], k[last - 1], k[last]);
+    }
+  }
+}
+#endif
+
+/// Turns whole groups, with the coefficients in registers where there are enough of these.
+template <class Elements, class Arrangement, bool ahead>
+HWY_INLINE void turn_all(const Heads<Elements>& heads, const float* row, std::int64_t groups, std::int64_t pairs) {
+#if GNOMON_HOLD
+  constexpr bool wide = Arrangement::coefficients == 4;
+  if (groups == 4) return turn_held<Elements, Arrangement, ahead, 4>(heads, row, pairs);
+  if (groups == 2) return turn_held<Elements, Arrangement, ahead, 2>(heads, row, pairs);
+  if (!wide && groups == 8) return turn_held<Elements, Arrangement, ahead, wide ? 4 : 8>(heads, row, pairs);
+#endif
+  turn_groups<Elements, Arrangement, ahead>(heads, row, groups, pairs);
+}
+
+/// The pairs left over after the last whole group, one by one.
+template <class Elements>
+void turn_left(const Heads<Elements>& heads, const float* cosine, std::int64_t left, std::int64_t pairs, bool interleaved) {
+  const float* sine = cosine + left;
+  const auto* x = heads.x;
+  auto* out = heads.out;
+  for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step) {
+    for (std::int64_t k = 0; k < left; k++) {
+      const std::int64_t i = pairs - left + k, first = interleaved ? 2 * i : i, second = first + (interleaved ? 1 : pairs);
+      const float a = Elements::widen(x[first]), b = Elements::widen(x[second]);
+      out[first] = Elements::narrow(a * cosine[k] - b * sine[k]);
+      out[second] = Elements::narrow(b * cosine[k] + a * sine[k]);
+    }
+  }
+}
+
+template <class Elements, class Arrangement>
+class Rotator {
+ public:
+  using Element = typename Elements::Element;
+  Rotator(const RotateJob& job, const RotatePart& part) : job_(job), part_(part), rows_(job, part.token_end - part.token_begin) {}
+
+  void run() {
+    for (std::int64_t begin = part_.token_begin; begin < part_.token_end; begin += rows_.block()) {
+      const std::int64_t end = std::min(begin + rows_.block(), part_.token_end);
+      for (std::int64_t b = part_.batch_begin; b < part_.batch_end; b++) rotate_block(b, begin, end);
     }
   }
 
  private:
+  // Rows are made once for all that share them; the magnitudes of xpos are not the same for queries and keys.
+  void rotate_block(std::int64_t b, std::int64_t begin, std::int64_t end) {
+    bool made = b != part_.batch_begin && !job_.positions->by_batch();
+    for (const auto& tensor : job_.tensors) {
+      if (job_.positions->by_head()) {
+        for (std::int64_t h = 0; h < tensor.heads; h++) {
+          fill(b, h, begin, end, tensor.reciprocal);
+          rotate_heads(tensor, b, h, h + 1, begin, end);
+        }
+        continue;
+      }
+      if (!made || job_.log_magnitude != nullptr) fill(b, 0, begin, end, tensor.reciprocal);
+      made = true;
+      rotate_heads(tensor, b, 0, tensor.heads, begin, end);
+    }
+  }
+
+  void fill(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, bool reciprocal) {
+    for (std::int64_t t = begin; t < end; t++) rows_.fill(t - begin, b, h, t, reciprocal);
+  }
+
+  // In the order of memory: heads of a token, or tokens of a head.
+  void rotate_heads(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t h_end, std::int64_t begin, std::int64_t end) {
+    const bool heads_are_nearer = std::abs(tensor.x_strides[1]) <= std::abs(tensor.x_strides[2]);
+    if (heads_are_nearer || h_end - h == 1) {
+      for (std::int64_t t = begin; t < end; t++) rotate_token(tensor, b, h, h_end - h, t, t - begin);
+      return;
+    }
+    for (; h < h_end; h++) {
+      for (std::int64_t t = begin; t < end; t++) rotate_token(tensor, b, h, 1, t, t - begin);
+    }
+  }
+
+  HWY_INLINE void rotate_token(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t number, std::int64_t t,
+                               std::int64_t row) {
+    Heads<Elements> heads{
+        static_cast<const Element*>(tensor.x) + b * tensor.x_strides[0] + h * tensor.x_strides[1] + t * tensor.x_strides[2],
+        static_cast<Element*>(tensor.out) + b * tensor.out_strides[0] + h * tensor.out_strides[1] + t * tensor.out_strides[2], number,
+        tensor.x_strides[1], tensor.out_strides[1]};
+    if (heads.x != heads.out && job_.head_dim != 2 * job_.pairs) copy_rest(heads);
+    heads.x += job_.rotary_offset;
+    heads.out += job_.rotary_offset;
+    const float* k = rows_.row(row);
+    if (job_.prefetch) {
+      turn_all<Elements, Arrangement, true>(heads, k, rows_.groups(), job_.pairs);
+    } else {
+      turn_all<Elements, Arrangement, false>(heads, k, rows_.groups(), job_.pairs);
+    }
+    if (rows_.left() == 0) return;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(F()));
+    turn_left(heads, k + rows_.groups() * Arrangement::coefficients * lanes, rows_.left(), job_.pairs, job_.interleaved);
+  }
+
+  void copy_rest(const Heads<Elements>& heads) const {
+    const std::int64_t first = job_.rotary_offset, past = first + 2 * job_.pairs;
+    for (std::int64_t h = 0; h < heads.number; h++) {
+      const Element* x = heads.x + h * heads.x_step;
+      Element* out = heads.out + h * heads.out_step;
+      std::memcpy(out, x, static_cast<std::size_t>(first) * sizeof(Element));
+      std::memcpy(out + past, x + past, static_cast<std::size_t>(job_.head_dim - past) * sizeof(Element));
+    }
+  }
+
   const RotateJob& job_;
-  std::int64_t width_ = 0, block_ = 0;
-  std::vector<std::uint32_t> low_turns_, high_turns_;  // (width), the words of each pair's fraction
-  std::vector<float> rows_;                            // (block, 2, width): cos and sin
+  const RotatePart& part_;
+  Rows<Arrangement> rows_;
 };
 
-template <class Access, class Element>
-void rotate_block(const RotateJob& job, const Rows& rows, std::int64_t b, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t h = 0; h < job.heads; h++) {
-    const Element* x = static_cast<const Element*>(job.x) + b * job.x_strides[0] + h * job.x_strides[1] + begin * job.x_strides[2];
-    Element* out = static_cast<Element*>(job.out) + b * job.out_strides[0] + h * job.out_strides[1] + begin * job.out_strides[2];
-    for (std::int64_t t = begin; t < end; t++, x += job.x_strides[2], out += job.out_strides[2]) {
-      const std::int64_t first = job.rotary_offset, past = first + 2 * job.pairs;
-      if (x != out) {
-        std::memcpy(out, x, static_cast<std::size_t>(first) * sizeof(Element));
-        std::memcpy(out + past, x + past, static_cast<std::size_t>(job.head_dim - past) * sizeof(Element));
-      }
-      rotate_head<Access>(x + first, out + first, rows.cosine(t - begin), rows.sine(t - begin), job.pairs, job.interleaved);
-    }
+template <class Elements>
+void rotate_elements(const RotateJob& job, const RotatePart& part) {
+  if (job.interleaved) {
+    Rotator<Elements, Interleaved<Elements>>(job, part).run();
+  } else {
+    Rotator<Elements, HalfSplit<Elements>>(job, part).run();
   }
 }
 
-template <class Access, class Element>
-void rotate(const RotateJob& job) {
-  Rows rows(job);
-  for (std::int64_t begin = 0; begin < job.tokens; begin += rows.block()) {
-    const std::int64_t end = std::min(begin + rows.block(), job.tokens);
-    for (std::int64_t b = 0; b < job.batch; b++) {
-      if (b == 0 || job.per_row) {
-        for (std::int64_t t = begin; t < end; t++) rows.fill(t - begin, job.position(b, t));
-      }
-      rotate_block<Access, Element>(job, rows, b, begin, end);
-    }
-  }
-}
-
-void run_f32(const RotateJob& job) { job.interleaved ? rotate<InterleavedF32, float>(job) : rotate<HalfSplitF32, float>(job); }
-void run_bf16(const RotateJob& job) {
-  job.interleaved ? rotate<InterleavedBf16, std::uint16_t>(job) : rotate<HalfSplitBf16, std::uint16_t>(job);
+void run_rotate(DType dtype, const RotateJob& job, const RotatePart& part) {
+  if (dtype == DType::f32) return rotate_elements<ElementsF32>(job, part);
+  if (dtype == DType::bf16) return rotate_elements<ElementsBf16>(job, part);
+  rotate_elements<ElementsF16>(job, part);
 }
 const char* name() { return hwy::TargetName(HWY_TARGET); }
 
@@ -193,12 +464,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gnomon::kernels {
 
-HWY_EXPORT(run_f32);
-HWY_EXPORT(run_bf16);
+HWY_EXPORT(run_rotate);
 HWY_EXPORT(name);
 
-void rotate_f32(const RotateJob& job) { HWY_DYNAMIC_DISPATCH(run_f32)(job); }
-void rotate_bf16(const RotateJob& job) { HWY_DYNAMIC_DISPATCH(run_bf16)(job); }
+void rotate(DType dtype, const RotateJob& job, const RotatePart& part) { HWY_DYNAMIC_DISPATCH(run_rotate)(dtype, job, part); }
 const char* target_name() { return HWY_DYNAMIC_DISPATCH(name)(); }
 
 }  // namespace gnomon::kernels

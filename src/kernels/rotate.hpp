@@ -3,39 +3,49 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "gnomon/phase.hpp"
+#include "gnomon/table.hpp"
+#include "plan/position_grid.hpp"
 
 namespace gnomon::kernels {
 
-/// One tensor (B,H,T,D) read from `x` and written to `out` (which may be x), rotated by phases p * turns[i].fraction.
-struct RotateJob {
+/// A tensor (B,H,T,D) read from `x` and written to `out` (which may be x).
+struct RotateTensor {
   const void* x = nullptr;
   void* out = nullptr;
-  std::int64_t batch = 0, heads = 0, tokens = 0, head_dim = 0;
+  std::int64_t heads = 0;
   std::int64_t x_strides[3] = {};    // of B, H, T, in elements
   std::int64_t out_strides[3] = {};  // of B, H, T, in elements
+  bool reciprocal = false;           // of the magnitudes of xpos
+};
 
-  const Turns* turns = nullptr;  // (pairs), per position
+struct RotateJob {
+  std::span<const RotateTensor> tensors;
+  std::int64_t batch = 0, tokens = 0, head_dim = 0;
+
+  const Turns* turns = nullptr;           // (pairs), per position; null with a table
+  const std::uint8_t* axis = nullptr;     // (pairs), or null
+  const double* log_magnitude = nullptr;  // (pairs), or null
+  std::int64_t centre = 0;
+  const TableView* table = nullptr;  // or null
+  const PositionGrid* positions = nullptr;
+
   std::int64_t pairs = 0;
   std::int64_t rotary_offset = 0;
   bool interleaved = false;
   bool transposed = false;
   float magnitude = 1;
-
-  const std::int32_t* ids32 = nullptr;  // at most one list of ids; without one the positions are start, start + step, …
-  const std::int64_t* ids = nullptr;
-  std::int64_t start = 0, step = 1;
-  bool per_row = false;  // positions are (B,T) instead of (T)
-
-  std::int64_t position(std::int64_t b, std::int64_t t) const {
-    const std::int64_t index = per_row ? b * tokens + t : t;
-    return ids != nullptr ? ids[index] : ids32 != nullptr ? ids32[index] : start + index * step;
-  }
+  bool prefetch = false;  // the tensors are larger than the caches
 };
 
-void rotate_f32(const RotateJob& job);
-void rotate_bf16(const RotateJob& job);
+/// What one task rotates of every tensor: rows of the batch and tokens.
+struct RotatePart {
+  std::int64_t batch_begin = 0, batch_end = 0, token_begin = 0, token_end = 0;
+};
+
+void rotate(DType dtype, const RotateJob& job, const RotatePart& part);
 
 /// Name of the CPU target whose code runs.
 const char* target_name();

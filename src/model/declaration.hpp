@@ -20,6 +20,9 @@ struct RotaryDeclaration {
   std::optional<Number> theta;
   std::optional<Integer> rotary_dim;  ///< may still be odd or too wide
   std::map<std::string, Number, std::less<>> numbers;
+  std::map<std::string, List, std::less<>> lists;
+  std::optional<List> sections;  ///< pairs driven by each position axis
+  bool sections_interleaved = false;
   std::optional<Boolean> truncate;
   bool factor_is_null = false;                 ///< the key is there and says null
   std::optional<Number> attention_factor;      ///< the magnitude itself

@@ -209,10 +209,17 @@ class GgufReader {
       rotary.numbers["mscale"] = {1, log->origin};
       rotary.numbers["mscale_all_dim"] = *log;
     }
+    // With factor lists it is the magnitude itself.
     if (const auto magnitude = keys_.number("rope.scaling.attn_factor"); magnitude && magnitude->value != 1)
-      rotary.magnitude_multiplier = magnitude;
+      (has_factor_lists() ? rotary.attention_factor : rotary.magnitude_multiplier) = magnitude;
     keys_.find("rope.scaling.finetuned");  // a mark only
     check_unsupported(rotary);
+    read_sections(rotary);
+  }
+
+  bool has_factor_lists() const {
+    return std::any_of(header_.rope_tensors.begin(), header_.rope_tensors.end(),
+                       [](const auto& named) { return named.first.find("rope_factors_") != std::string::npos; });
   }
 
   void check_unsupported(const RotaryDeclaration& rotary) {
@@ -221,19 +228,27 @@ class GgufReader {
           "rule-not-available", {weight->origin.key},
           fmt::format("{} = {}: a weighted ramp is known but not offered by this version", weight->origin.key, quoted(weight->value)));
     }
-    if (const json* sections = keys_.find("rope.dimension_sections"); sections != nullptr && sections->is_array() && !sections->empty()) {
-      doubts_.add(
-          "rule-not-available", {keys_.full("rope.dimension_sections")},
-          fmt::format("{}: rotation by several axes is known but not offered by this version", keys_.full("rope.dimension_sections")));
-    }
+  }
+
+  // Four numbers, padded with zeros. Which axis drives which pair is code of the architecture: Qwen3-VL and what follows take turns.
+  void read_sections(RotaryDeclaration& rotary) {
+    auto sections = keys_.list("rope.dimension_sections");
+    if (!sections) return;
+    while (!sections->value.empty() && sections->value.back() == 0) sections->value.pop_back();
+    if (sections->value.empty()) return;
+    rotary.sections = std::move(sections);
+    rotary.sections_interleaved = architecture_.starts_with("qwen3vl") || architecture_.starts_with("qwen35");
   }
 
   // Scalings that have no key of their own are written as frequency divisors, one per pair.
   void read_tensors(RotaryDeclaration& rotary) {
     for (const auto& [name, tensor] : header_.rope_tensors) {
       if (name.find("rope_factors_") != std::string::npos) {
-        rotary.type = {"longrope", keys_.read(name)};
-        rotary.type.origin.key = name;
+        Origin origin = keys_.read("");
+        origin.key = name;
+        rotary.type = {"longrope", origin};
+        const auto factors = read_f32_tensor(bytes_, tensor, name, model().path);
+        rotary.lists[name.find("long") != std::string::npos ? "long_factor" : "short_factor"] = {{factors.begin(), factors.end()}, origin};
       } else if (name.find("rope_freqs.") != std::string::npos) {
         read_divisors(name, read_f32_tensor(bytes_, tensor, name, model().path), rotary);
       }

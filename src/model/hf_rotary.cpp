@@ -124,7 +124,10 @@ void HfRotary::read_type(const Keys& block, RotaryDeclaration& rotary) {
     doubts_.add("scaling-type-alias", {key}, fmt::format("{}: \"su\" is the old name of longrope", key));
     rotary.type.value = "longrope";
   }
-  if (rotary.type.value == "longrope") block.find("short_factor"), block.find("long_factor");
+  if (rotary.type.value == "mrope") {  // the sections say the rest
+    doubts_.add("scaling-type-alias", {key}, fmt::format("{}: \"mrope\" is default with sections", key));
+    rotary.type.value = "default";
+  }
   if (rotary.type.value == "dynamic" && !declaration_.length) {
     doubts_.add("dynamic-length-missing", {key}, fmt::format("{}: dynamic grows from the trained length, and the file states none", key));
   }
@@ -135,7 +138,9 @@ void HfRotary::read_numbers(const Keys& block, RotaryDeclaration& rotary) {
   for_each_rotary_rule([&]<class Rule>(const Rule&) {
     each_field<Rule>([&](const auto& field) {
       using Value = std::remove_cvref_t<decltype(std::declval<Rule&>().*field.member)>;
-      if constexpr (!std::is_same_v<Value, bool> && !std::is_enum_v<Value>) {
+      if constexpr (std::is_same_v<Value, std::vector<double>>) {
+        if (const auto value = block.list(field.name)) rotary.lists[std::string(field.name)] = *value;
+      } else if constexpr (!std::is_same_v<Value, bool> && !std::is_enum_v<Value>) {
         if (const auto value = block.number(field.name)) rotary.numbers[std::string(field.name)] = *value;
       }
     });
@@ -175,11 +180,8 @@ void HfRotary::read_extras(const Keys& block, RotaryDeclaration& rotary) {
     doubts_.add("query-temperature", {beta->origin.key},
                 fmt::format("{}: queries are scaled by their position, which is not reported here", beta->origin.key));
   }
-  block.find("mrope_interleaved");
-  if (block.has("mrope_section")) {
-    const std::string key = block.full("mrope_section");
-    doubts_.add("rule-not-available", {key}, fmt::format("{}: rotation by several axes is known but not offered by this version", key));
-  }
+  rotary.sections = block.list("mrope_section");
+  if (const auto interleaved = block.boolean("mrope_interleaved")) rotary.sections_interleaved = interleaved->value;
 }
 
 // LongChat and Giraffe: a linear factor under a key of its own, later beside the same factor in rope_scaling.

@@ -90,6 +90,15 @@ const json* Keys::object(std::string_view key) const {
   return value->empty() ? nullptr : value;
 }
 
+std::optional<List> Keys::list(std::string_view key) const {
+  const json* value = find(key);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  const bool good = value->is_array() && std::all_of(value->begin(), value->end(), [](const json& item) { return item.is_number(); });
+  if (good) return List{value->get<std::vector<double>>(), read(key)};
+  doubts_->add("value-kind", {full(key)}, fmt::format("{}: expected a list of numbers, got {}", full(key), quoted(*value)));
+  return std::nullopt;
+}
+
 template <class T>
 std::optional<Sourced<T>> Keys::get(std::string_view key) const {
   const json* value = find(key);

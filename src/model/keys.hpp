@@ -27,6 +27,7 @@ using Number = Sourced<double>;
 using Integer = Sourced<std::int64_t>;
 using Boolean = Sourced<bool>;
 using Text = Sourced<std::string>;
+using List = Sourced<std::vector<double>>;
 
 inline Origin family_default() { return {"family default", "", ""}; }
 
@@ -67,6 +68,7 @@ class Keys {
   std::optional<Text> text(Names... keys) const {
     return first<std::string>(std::array{std::string_view(keys)...});
   }
+  std::optional<List> list(std::string_view key) const;  ///< of numbers
   template <class T>
   std::optional<Sourced<T>> first(std::span<const std::string_view> keys) const;
   /// The object under a key; a doubt for another kind. Nothing for an empty one.

@@ -12,12 +12,10 @@
 namespace gnomon::files {
 namespace {
 
-constexpr int sensible_width = 65536;
 constexpr std::int64_t largest_length = 2000000000;
 
 // Known to the field, but without a rule in this version.
-constexpr std::string_view types_without_rule[] = {"axial", "deepseek_yarn", "dynamic",        "longrope",
-                                                   "mrope", "proportional",  "telechat3-yarn", "xdrope"};
+constexpr std::string_view types_without_rule[] = {"axial", "deepseek_yarn", "telechat3-yarn", "xdrope"};
 
 bool near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
 
@@ -47,8 +45,12 @@ class Builder {
 
   // What a rule's type allows to be left out.
   void prepare() {
-    if (!is("yarn") && !is("llama3")) return;
     const auto& length = declaration_.length;
+    if (is("dynamic") && !number("max_position_embeddings") && length) {
+      numbers_["max_position_embeddings"] = {static_cast<double>(length->value), length->origin};
+    }
+    if (is("longrope")) prepare_longrope();
+    if (!is("yarn") && !is("llama3")) return;
     if (!number("original_max_position_embeddings") && length) {
       original_is_assumed_ = true;
       numbers_["original_max_position_embeddings"] = {static_cast<double>(length->value),
@@ -58,6 +60,14 @@ class Builder {
                               length->value));
     }
     if (is("yarn")) prepare_yarn();
+  }
+
+  // transformers takes the ratio of the lengths where no factor is given.
+  void prepare_longrope() {
+    const auto original = number("original_max_position_embeddings");
+    if (number("factor") || !declaration_.length || !original || *original <= 0) return;
+    const std::string from = declaration_.length->origin.key + " / " + numbers_["original_max_position_embeddings"].origin.key;
+    numbers_["factor"] = {static_cast<double>(declaration_.length->value) / *original, {"derived", declaration_.length->origin.file, from}};
   }
 
   void prepare_yarn() {
@@ -108,12 +118,21 @@ class Builder {
       Origin origin = family_default();
       if constexpr (std::is_same_v<Value, bool>) {
         if (rotary_.truncate && field.name == "truncate") value = rotary_.truncate->value, origin = rotary_.truncate->origin;
+      } else if constexpr (std::is_same_v<Value, std::vector<double>>) {
+        if (const auto found = rotary_.lists.find(field.name); found != rotary_.lists.end()) {
+          value = found->second.value, origin = found->second.origin;
+        } else {
+          complete = false;
+          doubts_.add("scaling-field-missing", {key(field.name)},
+                      fmt::format("{}: {} needs it, and it is not in the file", key(field.name), Rule::name));
+        }
       } else if constexpr (!std::is_enum_v<Value>) {
         if (const auto found = numbers_.find(field.name); found != numbers_.end()) {
           assign(field.name, found->second, value);
           origin = found->second.origin;
         } else if (field.required) {
           complete = false;
+          if (is("dynamic") && field.name == "max_position_embeddings") return;  // doubted where the type was read
           doubts_.add("scaling-field-missing", {key(field.name)},
                       fmt::format("{}: {} needs it, and it is not in the file", key(field.name), Rule::name));
         }
@@ -161,8 +180,8 @@ class Builder {
       doubts_.add("rotary-width-odd", {name}, fmt::format("{}: {} channels would rotate, expected an even number", name, width));
       return false;
     }
-    if (width > sensible_width) {
-      doubts_.add("value-invalid", {name}, fmt::format("{}: {} channels would rotate, expected at most {}", name, width, sensible_width));
+    if (width > widest_head) {
+      doubts_.add("value-invalid", {name}, fmt::format("{}: {} channels would rotate, expected at most {}", name, width, widest_head));
       return false;
     }
     return true;
@@ -176,6 +195,7 @@ class Builder {
                     0,
                     declaration_.layout,
                     {}};
+    read_sections(spec);
     try {
       validate(spec);
       apply_magnitude(spec);
@@ -192,13 +212,24 @@ class Builder {
     }
   }
 
+  void read_sections(RotarySpec& spec) {
+    if (!rotary_.sections) return;
+    result_.origins["rotary.sections"] = rotary_.sections->origin;
+    for (const double section : rotary_.sections->value) {
+      const bool whole = section == std::trunc(section) && std::abs(section) <= widest_head;
+      spec.sections.push_back(whole ? static_cast<int>(section) : -1);  // refused by validate()
+    }
+    spec.section_order = rotary_.sections_interleaved ? SectionOrder::interleaved : SectionOrder::chunked;
+  }
+
   // An explicit magnitude equal to the implied one is no override.
   void apply_magnitude(RotarySpec& spec) {
     const double implied = effective_attention_factor(spec);
     double magnitude = implied;
-    Origin origin = is("yarn") ? Origin{"derived", rotary_.type.origin.file, key("factor")} : family_default();
+    const bool has_magnitude = is("yarn") || is("longrope");
+    Origin origin = has_magnitude ? Origin{"derived", rotary_.type.origin.file, key("factor")} : family_default();
     if (rotary_.attention_factor) {
-      if (is("yarn")) {
+      if (has_magnitude) {
         magnitude = rotary_.attention_factor->value, origin = rotary_.attention_factor->origin;
       } else if (rotary_.attention_factor->value != 1) {
         doubts_.add("attention-factor-ignored", {rotary_.attention_factor->origin.key},
@@ -217,7 +248,7 @@ class Builder {
   void check_yarn(const RotarySpec& spec) {
     const auto* yarn = std::get_if<rotary::Yarn>(&spec.rule);
     if (yarn == nullptr) return;
-    if (static_cast<double>(yarn->bounds<ExactArithmetic>(spec.width()).first) >= spec.rotary_dim / 2) {
+    if (static_cast<double>(yarn->bounds<ExactArithmetic>(rule_inputs(spec).front()).first) >= spec.rotary_dim / 2) {
       doubts_.add("ramp-without-effect", {rotary_.block}, "the ramp of yarn begins beyond the last pair, so no pair is interpolated");
     }
     if (original_is_assumed_ || rotary_.factor_is_null || !declaration_.length) return;
@@ -236,10 +267,16 @@ class Builder {
     const auto original = number("original_max_position_embeddings");
     const auto length = declaration_.length ? std::optional(declaration_.length->value) : std::nullopt;
     if (original && *original > 0 && *original < 1e15) result_.extent.original = static_cast<std::int64_t>(*original);
-    if (is("default") || (is("longrope") && !number("factor"))) {
+    const bool longrope_by_length =
+        is("longrope") && numbers_.contains("factor") && numbers_.find("factor")->second.origin.how == "derived";
+    if (is("default") || is("proportional") || longrope_by_length) {
       result_.extent.derived = length;
     } else if (is("linear")) {
       settle_linear_extent(length);
+    } else if (is("dynamic")) {
+      if (const auto factor = number("factor"); factor && length && *factor > 0 && *factor < 1e6) {
+        result_.extent.derived = std::llround(*factor * static_cast<double>(*length));
+      }
     } else if (const auto factor = number("factor"); factor && result_.extent.original && *factor > 0 && *factor < 1e6) {
       result_.extent.derived = std::llround(*factor * *original);
     }

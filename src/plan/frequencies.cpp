@@ -3,20 +3,49 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace gnomon {
 namespace {
 
 template <class A>
-std::vector<double> run(const RotarySpec& spec) {
+std::vector<double> run(const RotarySpec& spec, std::optional<std::int64_t> length) {
   std::vector<double> result;
   std::visit(
       [&](const auto& rule) {
-        for (const auto& value : rule.template inv_freq<A>(spec.width())) result.push_back(static_cast<double>(value));
+        for (const auto& input : rule_inputs(spec, length)) {
+          for (const auto& value : rule.template inv_freq<A>(input)) result.push_back(static_cast<double>(value));
+        }
       },
       spec.rule);
   return result;
+}
+
+std::vector<std::uint8_t> axis_of_pairs(const RotarySpec& spec) {
+  const auto axes = static_cast<std::size_t>(position_axes(spec)), pairs = static_cast<std::size_t>(spec.rotary_dim / 2);
+  if (axes == 1) return {};
+  std::vector<std::uint8_t> result(pairs, 0);
+  if (spec.section_order == SectionOrder::interleaved) {
+    for (std::size_t axis = 1; axis < axes; axis++) {
+      const std::size_t past = axes * static_cast<std::size_t>(spec.sections[axis]);
+      for (std::size_t i = axis; i < std::min(past, pairs); i += axes) result[i] = static_cast<std::uint8_t>(axis);
+    }
+    return result;
+  }
+  std::size_t i = 0;
+  for (std::size_t axis = 0; axis < axes; axis++) {
+    const std::size_t number = spec.sections.empty() ? pairs / axes : static_cast<std::size_t>(spec.sections[axis]);
+    for (std::size_t k = 0; k < number; k++) result[i++] = static_cast<std::uint8_t>(axis);
+  }
+  return result;
+}
+
+void add_magnitudes(const rotary::Xpos& rule, Frequencies& result) {
+  for (const auto& input : rule_inputs(result.spec)) {
+    for (const double value : rule.log_magnitude(input)) result.log_magnitude.push_back(value);
+  }
+  result.centre = rule.centre;
 }
 
 void check_range(const std::vector<double>& inv_freq) {
@@ -53,11 +82,14 @@ Frequencies frequencies(const RotarySpec& spec, Numerics numerics, std::optional
                 fmt::format("numerics: hf follows the transformers library step by step, which has no such {} rule; use exact",
                             rule_name(spec.rule)));
   }
-  Frequencies result{spec,
-                     numerics,
-                     numerics == Numerics::hf ? run<HfArithmetic>(spec) : run<ExactArithmetic>(spec),
-                     effective_attention_factor(spec),
-                     {}};
+  Frequencies result;
+  result.spec = spec;
+  result.numerics = numerics;
+  result.length = length;
+  result.inv_freq = numerics == Numerics::hf ? run<HfArithmetic>(spec, length) : run<ExactArithmetic>(spec, length);
+  result.attention_factor = effective_attention_factor(spec);
+  result.axis = axis_of_pairs(spec);
+  if (const auto* xpos = std::get_if<rotary::Xpos>(&spec.rule)) add_magnitudes(*xpos, result);
   check_range(result.inv_freq);
   if (numerics == Numerics::exact) {
     for (const double value : result.inv_freq) result.turns.push_back(gnomon::turns(value));

@@ -21,6 +21,20 @@ std::size_t count_range(const Range& range) {
   return (gap - 1) / step + 1;
 }
 
+std::size_t count_packed(const Packed& packed) {
+  const auto& bounds = packed.cu_seqlens;
+  if (bounds.empty() || bounds[0] != 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("cu_seqlens: expected a list that begins with 0, got {}",
+                                                         bounds.empty() ? "an empty one" : fmt::format("{}", bounds[0])));
+  }
+  for (std::size_t i = 1; i < bounds.size(); i++) {
+    if (bounds[i] >= bounds[i - 1]) continue;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("cu_seqlens[{}]: expected at least {}, the one before, got {}", i, bounds[i - 1], bounds[i]));
+  }
+  return static_cast<std::size_t>(bounds.back());
+}
+
 template <class Value>
 void check(std::size_t index, Value value) {
   constexpr auto bound = static_cast<Value>(max_position);
@@ -32,6 +46,7 @@ void check(std::size_t index, Value value) {
 
 std::size_t count(const Positions& positions) {
   if (const auto* range = std::get_if<Range>(&positions)) return count_range(*range);
+  if (const auto* packed = std::get_if<Packed>(&positions)) return count_packed(*packed);
   return std::visit(
       [](const auto& list) -> std::size_t {
         if constexpr (requires { list.values; }) return list.values.size();
@@ -51,15 +66,13 @@ void validate(const Positions& positions) {
     check(number - 1, last);
     return;
   }
+  if (const auto* packed = std::get_if<Packed>(&positions)) return void(count_packed(*packed));
   std::visit(
       [](const auto& list) {
         if constexpr (requires { list.values; }) {
           for (std::size_t i = 0; i < list.values.size(); i++) {
             using Value = std::remove_cvref_t<decltype(list.values[i])>;
-            if constexpr (std::is_same_v<Value, std::int32_t>)
-              continue;  // every 32-bit integer is within 2^33
-            else
-              check(i, list.values[i]);
+            if constexpr (!std::is_same_v<Value, std::int32_t>) check(i, list.values[i]);  // every 32-bit integer is within 2^33
           }
         }
       },

@@ -3,30 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "phase.hpp"
+#include "position_grid.hpp"
 #include "round.hpp"
 
 namespace gnomon {
 namespace {
-
-/// Calls visit(row, position) for every position, as int64 or double.
-template <class Visitor>
-void each_position(const Positions& positions, Visitor&& visit) {
-  if (const auto* range = std::get_if<Range>(&positions)) {
-    const std::size_t number = count(positions);
-    for (std::size_t row = 0; row < number; row++) visit(row, range->start + static_cast<std::int64_t>(row) * range->step);
-  } else if (const auto* ids = std::get_if<Ids32>(&positions)) {
-    for (std::size_t row = 0; row < ids->values.size(); row++) visit(row, static_cast<std::int64_t>(ids->values[row]));
-  } else if (const auto* wide = std::get_if<Ids>(&positions)) {
-    for (std::size_t row = 0; row < wide->values.size(); row++) visit(row, wide->values[row]);
-  } else {
-    const auto& reals = std::get<Reals>(positions).values;
-    for (std::size_t row = 0; row < reals.size(); row++) visit(row, reals[row]);
-  }
-}
 
 /// The float32 pipeline: one product, then cos and sin of that float32 angle, correctly rounded but for the double function's own error.
 template <class Position>
@@ -42,17 +29,37 @@ void store(std::vector<std::byte>& column, std::size_t index, double value) {
 }
 
 template <class Element>
-void fill(RotaryTable& table, const Positions& positions) {
-  const auto& inv_freq = table.frequencies.inv_freq;
+void fill(RotaryTable& table, const PositionGrid& grid) {
+  const auto& [inv_freq, turns, axes] = std::tie(table.frequencies.inv_freq, table.frequencies.turns, table.frequencies.axis);
   const bool exact = table.frequencies.numerics == Numerics::exact;
-  const auto& turns = table.frequencies.turns;
-  each_position(positions, [&](std::size_t row, auto position) {
+  const auto numbers = [&](std::size_t i, auto position) {
+    return exact ? cos_sin(phase_at(position, turns[i])) : cos_sin_hf(position, inv_freq[i]);
+  };
+  for (std::size_t row = 0; row < table.positions; row++) {
+    const auto t = static_cast<std::int64_t>(row);
     for (std::size_t i = 0; i < table.pairs; i++) {
-      const auto [cosine, sine] = exact ? cos_sin(phase_at(position, turns[i])) : cos_sin_hf(position, inv_freq[i]);
+      const int axis = axes.empty() ? 0 : axes[i];
+      const auto [cosine, sine] = grid.is_real() ? numbers(i, grid.real(axis, 0, 0, t)) : numbers(i, grid.whole(axis, 0, 0, t));
       store<Element>(table.cos, row * table.pairs + i, cosine);
       store<Element>(table.sin, row * table.pairs + i, sine);
     }
-  });
+  }
+}
+
+/// Rows of a table: one for each position, or for each of the lists that several axes take.
+std::size_t rows_of(const Frequencies& frequencies, const Positions& positions) {
+  const std::size_t number = count(positions);
+  const auto axes = static_cast<std::size_t>(position_axes(frequencies.spec));
+  if (std::holds_alternative<Range>(positions) || std::holds_alternative<Packed>(positions)) return number;
+  if (number % axes == 0) return number / axes;
+  throw Error(ErrorCode::invalid_argument, fmt::format("positions: expected a list for each of the {} axes, got {} numbers", axes, number));
+}
+
+void check_rows(std::size_t rows, const Frequencies& frequencies) {
+  const std::size_t pairs = frequencies.inv_freq.size();
+  if (rows <= largest_table / std::max<std::size_t>(pairs, 1)) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("positions: a table of {} positions and {} pairs is beyond {} entries", rows, pairs, largest_table));
 }
 
 }  // namespace
@@ -63,10 +70,17 @@ RotaryTable rotary_table(const Frequencies& frequencies, const Positions& positi
     throw Error(ErrorCode::invalid_argument, fmt::format("frequencies: expected turns for each of the {} pairs, got {}",
                                                          frequencies.inv_freq.size(), frequencies.turns.size()));
   }
-  RotaryTable table{frequencies, dtype, count(positions), frequencies.inv_freq.size(), {}, {}};
+  if (!frequencies.log_magnitude.empty()) {
+    throw Error(ErrorCode::unsupported, "frequencies: xpos has a magnitude for every position, which a table of cos and sin does not hold");
+  }
+  const std::size_t rows = rows_of(frequencies, positions);
+  check_rows(rows, frequencies);
+  const auto list = static_cast<std::int64_t>(count(positions) == rows ? 0 : rows);
+  const PositionGrid grid(positions, {list, 0, 0});
+  RotaryTable table{frequencies, dtype, rows, frequencies.inv_freq.size(), {}, {}};
   table.cos.resize(table.positions * table.pairs * size_of(dtype));
   table.sin.resize(table.cos.size());
-  visit_dtype(dtype, [&]<class Element>(Element) { fill<Element>(table, positions); });
+  visit_dtype(dtype, [&]<class Element>(Element) { fill<Element>(table, grid); });
   return table;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical JSON of a rotary spec, both ways, from the field lists of the rules.
+// The canonical JSON of specs, both ways, from the field lists of the rules.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -60,6 +60,9 @@ void read_value(std::string_view key, const nlohmann::json& json, Value& value) 
   } else if constexpr (std::is_same_v<Value, bool>) {
     if (!json.is_boolean()) refuse(key, "true or false", json);
     value = json.get<bool>();
+  } else if constexpr (std::is_same_v<Value, std::vector<double>>) {
+    if (!json.is_array()) refuse(key, "a list of numbers", json.is_object() ? "an object" : json);
+    for (std::size_t i = 0; i < json.size(); i++) value.push_back(number_of(fmt::format("{}[{}]", key, i), json[i]));
   } else {
     static_assert(std::is_enum_v<Value>);
     value = enum_of_json<Value>(key, json);
@@ -69,7 +72,7 @@ void read_value(std::string_view key, const nlohmann::json& json, Value& value) 
 /// Takes keys out of an object one by one; what is left at the end was not understood.
 class Reader {
  public:
-  explicit Reader(const nlohmann::json& object) : object_(object) {}
+  Reader(std::string_view what, const nlohmann::json& object) : what_(what), object_(object) {}
   const nlohmann::json* find(std::string_view key) {
     known_.emplace(key);
     const auto found = object_.find(key);
@@ -77,7 +80,7 @@ class Reader {
   }
   const nlohmann::json& require(std::string_view key) {
     if (const auto* found = find(key)) return *found;
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: missing from the rotary object", key));
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: missing from the {} object", key, what_));
   }
   void refuse_unknown(std::string_view rule) const {
     for (const auto& [key, value] : object_.items()) {
@@ -89,6 +92,7 @@ class Reader {
   }
 
  private:
+  std::string_view what_;
   const nlohmann::json& object_;
   std::set<std::string, std::less<>> known_;
 };
@@ -103,10 +107,11 @@ Rule read_rule(Reader& reader) {
   return rule;
 }
 
-RotaryRule read_named_rule(const nlohmann::json& name, Reader& reader) {
-  std::optional<RotaryRule> found;
+template <class List>
+List read_named_rule(const nlohmann::json& name, Reader& reader) {
+  std::optional<List> found;
   std::string known;
-  for_each_rotary_rule([&]<class Rule>(const Rule&) {
+  for_each_rule<List>([&]<class Rule>(const Rule&) {
     known += (known.empty() ? "" : ", ") + std::string(Rule::name);
     if (name.is_string() && name.get_ref<const std::string&>() == Rule::name) found = read_rule<Rule>(reader);
   });
@@ -114,47 +119,95 @@ RotaryRule read_named_rule(const nlohmann::json& name, Reader& reader) {
   return *found;
 }
 
-}  // namespace
-
-std::string to_json(const RotarySpec& spec) {
-  Json json;
-  json["rule"] = std::string(rule_name(spec.rule));
-  json["theta"] = spec.theta;
-  json["head_dim"] = spec.head_dim;
-  json["rotary_dim"] = spec.rotary_dim;
-  json["rotary_offset"] = spec.rotary_offset;
-  json["layout"] = std::string(enum_name(spec.layout));
-  json["attention_factor"] = effective_attention_factor(spec);
+template <class List>
+void write_fields(const List& list, Json& json) {
   std::visit(
       [&](const auto& rule) {
         using Rule = std::remove_cvref_t<decltype(rule)>;
         each_field<Rule>([&](const auto& field) { json[std::string(field.name)] = value_to_json(rule.*field.member); });
       },
-      spec.rule);
+      list);
+}
+
+nlohmann::json object_of(std::string_view text, std::string_view what) {
+  nlohmann::json json = parse_strict(text, what);
+  if (!json.is_object()) throw Error(ErrorCode::malformed, fmt::format("{}: expected a JSON object, got {}", what, json.type_name()));
+  return json;
+}
+
+void read_axes(Reader& reader, RotarySpec& spec) {
+  if (const auto* value = reader.find("axes")) spec.axes = integer_of("axes", *value);
+  if (const auto* value = reader.find("sections")) {
+    if (!value->is_array()) refuse("sections", "a list of integers", *value);
+    for (const auto& section : *value) spec.sections.push_back(integer_of("sections", section));
+  }
+  if (const auto* value = reader.find("section_order")) spec.section_order = enum_of_json<SectionOrder>("section_order", *value);
+}
+
+}  // namespace
+
+std::string to_json(const RotarySpec& spec) {
+  Json json;
+  json["rule"] = std::string(rule_name(spec.rule));
+  json["theta"] = spec.theta > 0 ? Json(spec.theta) : Json(nullptr);
+  json["head_dim"] = spec.head_dim;
+  json["rotary_dim"] = spec.rotary_dim;
+  json["rotary_offset"] = spec.rotary_offset;
+  json["layout"] = std::string(enum_name(spec.layout));
+  json["attention_factor"] = effective_attention_factor(spec);
+  if (spec.axes > 1) json["axes"] = spec.axes;
+  if (!spec.sections.empty()) {
+    json["sections"] = spec.sections;
+    json["section_order"] = std::string(enum_name(spec.section_order));
+  }
+  write_fields(spec.rule, json);
   return json.dump();
 }
 
 RotarySpec rotary_from_json(std::string_view text) {
-  const nlohmann::json json = parse_strict(text, "rotary");
-  if (!json.is_object()) throw Error(ErrorCode::malformed, fmt::format("rotary: expected a JSON object, got {}", json.type_name()));
-  Reader reader(json);
+  const nlohmann::json json = object_of(text, "rotary");
+  Reader reader("rotary", json);
   RotarySpec spec;
   const auto& name = reader.require("rule");
-  spec.theta = number_of("theta", reader.require("theta"));
+  const auto* theta = reader.find("theta");
   spec.head_dim = integer_of("head_dim", reader.require("head_dim"));
   spec.rotary_dim = spec.head_dim;
   if (const auto* value = reader.find("rotary_dim")) spec.rotary_dim = integer_of("rotary_dim", *value);
   if (const auto* value = reader.find("rotary_offset")) spec.rotary_offset = integer_of("rotary_offset", *value);
   if (const auto* value = reader.find("layout")) spec.layout = enum_of_json<PairLayout>("layout", *value);
   const auto* attention_factor = reader.find("attention_factor");
-  spec.rule = read_named_rule(name, reader);
+  read_axes(reader, spec);
+  spec.rule = read_named_rule<RotaryRule>(name, reader);
   reader.refuse_unknown(rule_name(spec.rule));
+  const bool has_base = std::visit([](const auto& rule) { return needs_theta<std::remove_cvref_t<decltype(rule)>>(); }, spec.rule);
+  if (has_base) spec.theta = number_of("theta", reader.require("theta"));
+  if (!has_base && theta != nullptr && !theta->is_null()) refuse("theta", "null for a rule without a base", *theta);
   validate(spec);
   if (attention_factor != nullptr && !attention_factor->is_null()) {
     const double magnitude = number_of("attention_factor", *attention_factor);
     if (magnitude != effective_attention_factor(spec)) spec.attention_factor = magnitude;
     validate(spec);
   }
+  return spec;
+}
+
+std::string to_json(const AbsoluteSpec& spec) {
+  Json json;
+  json["rule"] = std::string(rule_name(spec.rule));
+  json["width"] = spec.width;
+  write_fields(spec.rule, json);
+  return json.dump();
+}
+
+AbsoluteSpec absolute_from_json(std::string_view text) {
+  const nlohmann::json json = object_of(text, "absolute");
+  Reader reader("absolute", json);
+  AbsoluteSpec spec;
+  const auto& name = reader.require("rule");
+  spec.width = integer_of("width", reader.require("width"));
+  spec.rule = read_named_rule<AbsoluteRule>(name, reader);
+  reader.refuse_unknown(rule_name(spec.rule));
+  validate(spec);
   return spec;
 }
 
@@ -170,8 +223,19 @@ std::string type_text() {
     return "number or null";
   } else if constexpr (std::is_same_v<Value, std::int64_t>) {
     return "integer";
+  } else if constexpr (std::is_same_v<Value, std::vector<double>>) {
+    return "list of numbers";
   } else {
     return "number";
+  }
+}
+
+template <class Rule>
+bool in_transformers(const Rule& rule) {
+  if constexpr (requires { rule.in_transformers(); }) {
+    return rule.in_transformers();
+  } else {
+    return true;
   }
 }
 
@@ -182,7 +246,7 @@ RuleInfo describe(std::string kind) {
                 std::string(Rule::summary),
                 std::string(Rule::formula),
                 std::string(Rule::citation),
-                Rule{}.in_transformers(),
+                in_transformers(Rule{}),
                 {}};
   each_field<Rule>([&](const auto& field) {
     using Value = std::remove_cvref_t<decltype(Rule{}.*field.member)>;
@@ -198,6 +262,7 @@ RuleInfo describe(std::string kind) {
 std::vector<RuleInfo> list_rules() {
   std::vector<RuleInfo> rules;
   for_each_rotary_rule([&]<class Rule>(const Rule&) { rules.push_back(describe<Rule>("rotary")); });
+  for_each_absolute_rule([&]<class Rule>(const Rule&) { rules.push_back(describe<Rule>("absolute")); });
   return rules;
 }
 

@@ -265,12 +265,12 @@ rotary::Yarn yarn(double factor, std::int64_t original) { return {.factor = fact
 TEST(T10, TheExplicitYarnFactor) {  // transformers/issues/38224, pull/40320
   const auto spec = spec_of(yarn(4, 32768), 1e6, 128), seen = spec_of(yarn(1.25, 32768), 1e6, 128);
   const auto ours = gnomon::frequencies(spec), theirs = gnomon::frequencies(seen);
-  const auto [low, high] = std::get<rotary::Yarn>(spec.rule).bounds<gnomon::ExactArithmetic>(spec.width());
+  const auto [low, high] = std::get<rotary::Yarn>(spec.rule).bounds<gnomon::ExactArithmetic>(rule_inputs(spec).front());
   EXPECT_EQ(static_cast<double>(low), 23);
   EXPECT_EQ(static_cast<double>(high), 40);
   auto raw = std::get<rotary::Yarn>(spec.rule);
   raw.truncate = false;
-  const auto [raw_low, raw_high] = raw.bounds<gnomon::ExactArithmetic>(spec.width());
+  const auto [raw_low, raw_high] = raw.bounds<gnomon::ExactArithmetic>(rule_inputs(spec).front());
   EXPECT_TRUE(right(static_cast<double>(raw_low), 23.5959476083381, 15));
   EXPECT_TRUE(right(static_cast<double>(raw_high), 39.6508807104171, 15));
   expect(ours.attention_factor, 1.13862943611199, 15, theirs.attention_factor);
@@ -353,7 +353,7 @@ TEST(T14, FractionalYarnBounds) {  // vllm/issues/27722, pull/28244, sglang/pull
   rule.truncate = false;
   const auto spec = spec_of(rule, 150000, 64);
   const auto ours = gnomon::frequencies(spec);
-  const auto [low, high] = rule.bounds<gnomon::ExactArithmetic>(spec.width());
+  const auto [low, high] = rule.bounds<gnomon::ExactArithmetic>(rule_inputs(spec).front());
   expect(static_cast<double>(low), 8.0927791155124010, 16, 8);
   expect(static_cast<double>(high), 17.398024501588556, 16, 18);
   expect(ours.attention_factor, 1.34657359027997, 15, 1);
@@ -387,7 +387,7 @@ std::vector<double> rotated(PairLayout layout, std::int64_t position, gnomon::Di
   spec.layout = layout;
   Strided<double> k({1, 1, 1, 4}, Order::bhtd);
   for (int d = 0; d < 4; d++) k.at(0, 0, 0, d) = d + 1;
-  gnomon::rotate(k.view(), gnomon::frequencies(spec), gnomon::Range{position, position + 1}, direction);
+  gnomon::rotate(k.view(), gnomon::frequencies(spec), gnomon::Range{position, position + 1}, {.direction = direction});
   return {k.at(0, 0, 0, 0), k.at(0, 0, 0, 1), k.at(0, 0, 0, 2), k.at(0, 0, 0, 3)};
 }
 

@@ -69,12 +69,12 @@ struct Worst {
   double share = 0, relative = 0;
 };
 
-/// The bound of one rotated element: cos and sin within the contract, then the roundings of the loop (a product, a sum, and with a
-/// magnitude its own and the product with it), then one rounding to the element type.
+/// The bound of one rotated element: cos and sin within the contract, then the roundings of the loop (a product, a sum, and with
+/// magnitudes their own and the products with them), then one rounding to the element type.
 template <class Element>
 double bound_of(double size, double truth, double magnitude, std::int64_t position) {
   const double phase = (std::abs(static_cast<double>(position)) + 2) * 0x1p-64 * 2 * 3.141592653589793;
-  double bound = size * (trigonometry_bound + phase + f32_unit + (magnitude == 1 ? 0 : 2 * f32_unit));
+  double bound = size * (trigonometry_bound + phase + f32_unit + (magnitude == 1 ? 0 : 4 * f32_unit));
   if constexpr (sizeof(Element) == 2) bound += std::ldexp(1.0, std::max(std::ilogb(std::abs(truth) + bound), -126) - 8);
   return bound + 0x1p-149;
 }
@@ -83,18 +83,23 @@ template <class Element>
 void compare(const Job& job, const Strided<Element>& before, const Strided<Element>& after, const GivenPositions& given, Worst& worst) {
   const auto frequencies = gnomon::frequencies(job.spec);
   auto truth = converted<double>(before);
-  gnomon::reference::rotate(truth.view(), truth.view(), frequencies, given.positions, job.direction);
+  gnomon::reference::rotate(truth.view(), truth.view(), frequencies, given.positions, {.direction = job.direction});
   const double magnitude = frequencies.attention_factor;
   for (std::int64_t b = 0; b < job.batch; b++)
     for (std::int64_t h = 0; h < job.heads; h++)
       for (std::int64_t t = 0; t < job.tokens; t++)
         for (int i = 0; i < job.spec.rotary_dim / 2; i++) {
           const auto [first, second] = channels(job.spec, i);
-          const double size = magnitude * (std::abs(decode(before.at(b, h, t, first))) + std::abs(decode(before.at(b, h, t, second))));
           const auto position = given.at(static_cast<std::size_t>(job.per_row ? b * job.tokens + t : t));
+          const double decay =
+              frequencies.log_magnitude.empty()
+                  ? 1
+                  : std::exp(frequencies.log_magnitude[static_cast<std::size_t>(i)] * static_cast<double>(position - frequencies.centre));
+          const double size =
+              magnitude * decay * (std::abs(decode(before.at(b, h, t, first))) + std::abs(decode(before.at(b, h, t, second))));
           for (const int channel : {first, second}) {
             const double real = truth.at(b, h, t, channel), got = decode(after.at(b, h, t, channel));
-            const double bound = bound_of<Element>(size, real, magnitude, position);
+            const double bound = bound_of<Element>(size, real, magnitude * decay, position);
             ASSERT_LE(std::abs(got - real), bound)
                 << "b " << b << " h " << h << " t " << t << " channel " << channel << " position " << position << "\n"
                 << gnomon::to_json(job.spec);
@@ -134,12 +139,12 @@ void run(const Job& job, Form form, SequenceDraw& draw, Worst& worst) {
   Strided<Element> out(shape, job.out);
   out.fill_with_bits(draw);
   const auto out_before = out;
-  gnomon::rotate(std::as_const(x).view(), out.view(), frequencies, given.positions, job.direction);
+  gnomon::rotate(std::as_const(x).view(), out.view(), frequencies, given.positions, {.direction = job.direction});
   compare(job, x, out, given, worst);
   expect_rest_untouched(job, x, out_before, out);
 
   auto in_place = x;
-  gnomon::rotate(in_place.view(), frequencies, given.positions, job.direction);
+  gnomon::rotate(in_place.view(), frequencies, given.positions, {.direction = job.direction});
   expect_rest_untouched(job, x, x, in_place);
   bool equal = true;
   x.each([&](auto b, auto h, auto t, auto d) { equal = equal && same_bits(in_place.at(b, h, t, d), out.at(b, h, t, d)); });

@@ -117,15 +117,36 @@ TEST(Gguf, Yarn) {
   EXPECT_NEAR(effective_attention_factor(rotary_of(scaled)), 0.5 * 1.13862943611199, 1e-14);
 }
 
-TEST(Gguf, ScalingsThisVersionDoesNotHaveAreErrors) {
-  const auto base = [] { return small_model("phi3").f32("phi3.rope.freq_base", 10000); };
-  EXPECT_EQ(codes(read(base().text("phi3.rope.scaling.type", "longrope"))), "rule-not-available");
-  EXPECT_EQ(codes(read(base()
-                           .tensor("rope_factors_long.weight", std::vector<float>(32, 2))
-                           .tensor("rope_factors_short.weight", std::vector<float>(32, 1)))),
-            "rule-not-available");
-  EXPECT_EQ(codes(read(base().text("phi3.rope.scaling.type", "made_up"))), "scaling-unknown");
-  EXPECT_EQ(codes(read(base().array("phi3.rope.dimension_sections", 5, std::vector<std::int32_t>{8, 12, 12, 0}))), "rule-not-available");
+TEST(Gguf, LongropeIsTwoTensorsAndAMagnitude) {
+  const auto base = [] {
+    return small_model("phi3").f32("phi3.rope.freq_base", 10000).u32("phi3.rope.scaling.original_context_length", 1024);
+  };
+  EXPECT_EQ(codes(read(base().text("phi3.rope.scaling.type", "longrope"))), "scaling-field-missing scaling-field-missing");
+  auto writer = base();
+  writer.tensor("rope_factors_long.weight", std::vector<float>(32, 2)).tensor("rope_factors_short.weight", std::vector<float>(32, 1));
+  const Model model = read(writer);
+  EXPECT_EQ(codes(model), "");
+  const RotarySpec spec = rotary_of(model);
+  EXPECT_EQ(frequencies(spec, Numerics::exact, 1024).inv_freq[0], 1);
+  EXPECT_EQ(frequencies(spec, Numerics::exact, 1025).inv_freq[0], 0.5);
+  EXPECT_EQ(effective_attention_factor(rotary_of(read(writer.f32("phi3.rope.scaling.attn_factor", 1.25)))), 1.25);
+}
+
+TEST(Gguf, SectionsAreAxesOfPositions) {
+  const auto sections = [](const char* architecture) {
+    const std::string key = std::string(architecture) + ".rope.dimension_sections";
+    return rotary_of(read(small_model(architecture)
+                              .f32((std::string(architecture) + ".rope.freq_base").c_str(), 10000)
+                              .array(key.c_str(), 5, std::vector<std::int32_t>{8, 12, 12, 0})));
+  };
+  EXPECT_EQ(sections("qwen2vl").sections, (std::vector{8, 12, 12}));
+  EXPECT_EQ(sections("qwen2vl").section_order, SectionOrder::chunked);
+  EXPECT_EQ(sections("qwen3vl").section_order, SectionOrder::interleaved);
+}
+
+TEST(Gguf, UnknownScalingsAreErrors) {
+  EXPECT_EQ(codes(read(small_model("phi3").f32("phi3.rope.freq_base", 10000).text("phi3.rope.scaling.type", "made_up"))),
+            "scaling-unknown");
 }
 
 TEST(Gguf, Gemma3HasTwoBases) {

@@ -100,6 +100,34 @@ std::vector<float> emulate(const gnomon::rotary::Llama3& rule, const gnomon::Rot
   return result;
 }
 
+// At the trained length the growth is 1 and the base is theta.
+std::vector<float> emulate(const gnomon::rotary::Dynamic& rule, const gnomon::RotarySpec& spec) {
+  const double dim = spec.rotary_dim, length = rule.max_position_embeddings;
+  auto grown = spec;
+  grown.theta = spec.theta * std::pow((rule.factor * length / length) - (rule.factor - 1), dim / (dim - 2));
+  auto result = pos_freqs(grown);
+  for (float& value : result) value = 1.0F / value;
+  return result;
+}
+
+std::vector<float> emulate(const gnomon::rotary::Longrope& rule, const gnomon::RotarySpec& spec) {
+  auto result = pos_freqs(spec);
+  for (std::size_t i = 0; i < result.size(); i++) {
+    const float product = static_cast<float>(rule.short_factor[i]) * result[i];
+    result[i] = 1.0F / product;
+  }
+  return result;
+}
+
+std::vector<float> emulate(const gnomon::rotary::Proportional& rule, const gnomon::RotarySpec& spec) {
+  auto result = pos_freqs(spec);
+  const auto factor = static_cast<float>(rule.factor);
+  const double channels = rule.partial_rotary_factor * spec.rotary_dim, whole = std::round(channels);
+  const auto turning = static_cast<std::size_t>((std::abs(channels - whole) <= 1e-6 ? whole : channels) / 2);
+  for (std::size_t i = 0; i < result.size(); i++) result[i] = i < turning ? (1.0F / result[i]) / factor : 0.0F;
+  return result;
+}
+
 template <class Rule>
 std::vector<float> emulate(const Rule& rule, const gnomon::RotarySpec&) {
   if (rule.in_transformers())

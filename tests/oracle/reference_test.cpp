@@ -36,7 +36,7 @@ double worst_excess(const gnomon::RotarySpec& spec, Order order, const std::vect
   x.fill(draw), out.fill(draw);
   const auto frequencies = gnomon::frequencies(spec);
   const gnomon::Positions positions = ids.empty() ? gnomon::Positions(gnomon::Reals{reals}) : gnomon::Positions(gnomon::Ids{ids});
-  gnomon::reference::rotate(std::as_const(x).view(), out.view(), frequencies, positions, direction);
+  gnomon::reference::rotate(std::as_const(x).view(), out.view(), frequencies, positions, {.direction = direction});
   double worst = 0;
   for (int b = 0; b < 2; b++)
     for (int h = 0; h < 2; h++)
@@ -62,6 +62,7 @@ void check(const char* name, oracle::Format format) {
   SequenceDraw draw(21);
   double worst = 0;
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) {
+    if (!is_pure_rotation<Rule>) return;
     for (const Order order : all_orders) {
       const auto spec = draw_spec<Rule>(draw, {.most_pairs = 12});
       const auto direction = draw.whole(0, 1) == 0 ? Direction::forward : Direction::transposed;

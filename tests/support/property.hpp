@@ -33,12 +33,16 @@ inline void check_property(const std::string& id, const std::function<void()>& p
   ADD_FAILURE() << id << ": falsified after " << failure.numSuccess + 1 << " cases\n" << failure.description;
 }
 
-/// Runs `property(draw, spec)` on random specs of every rule of the list. A rule without valid random specs fails.
+enum class Rules { all, rotations };
+
+/// Runs `property(draw, spec)` on random specs of every rule of the list, or of those that are nothing but rotations. A rule without valid
+/// random specs fails.
 inline void for_every_rule(const std::string& name, const SpecLimits& limits,
-                           const std::function<void(PropertyDraw&, const gnomon::RotarySpec&)>& property) {
+                           const std::function<void(PropertyDraw&, const gnomon::RotarySpec&)>& property, Rules which = Rules::all) {
   int rules = 0;
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) {
     rules++;
+    if (which == Rules::rotations && !is_pure_rotation<Rule>) return;
     check_property(name + ", rule " + std::string(Rule::name), [&] {
       PropertyDraw draw;
       const auto spec = draw_spec<Rule>(draw, limits);

@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "gnomon/error.hpp"
 #include "gnomon/spec.hpp"
@@ -60,14 +61,20 @@ double draw_number(Draw& draw, std::string_view name, const gnomon::Bound& bound
   if (name == "original_max_position_embeddings") low = 64, high = 0x1p21;
   if (name.starts_with("beta_") || name.ends_with("_freq_factor")) low = 0.25, high = 64;
   if (name.starts_with("mscale")) low = 0.25, high = 2;
+  if (name == "partial_rotary_factor") low = 0.1, high = 1;
+  if (name == "scale_base") low = 0x1p29, high = 0x1p33;  // magnitudes stay within float32 at every position of the contract
+  if (name == "inv_freq") low = 1e-9, high = 4;
+  if (name.ends_with("_factor") && name != "partial_rotary_factor" && !name.ends_with("_freq_factor")) low = 0.9, high = 64;
   low = std::fmax(low, bound.low);
   const double value = scaled(draw, low, high);
-  return draw.whole(0, 1) == 0 ? value : std::fmax(std::round(value), std::ceil(low));
+  return draw.whole(0, 1) == 0 || high < 2 ? value : std::fmax(std::round(value), std::ceil(low));
 }
 
 template <class Draw, class Value>
-void draw_field(Draw& draw, Value& value, std::string_view name, const gnomon::Bound& bound) {
-  if constexpr (std::is_same_v<Value, bool>) {
+void draw_field(Draw& draw, Value& value, std::string_view name, const gnomon::Bound& bound, int pairs) {
+  if constexpr (std::is_same_v<Value, std::vector<double>>) {
+    for (int i = 0; i < pairs; i++) value.push_back(draw_number(draw, name, bound));
+  } else if constexpr (std::is_same_v<Value, bool>) {
     value = draw.whole(0, 1) == 1;
   } else if constexpr (std::is_enum_v<Value>) {
     value = static_cast<Value>(draw.whole(0, static_cast<std::int64_t>(std::size(gnomon::enum_names<Value>)) - 1));
@@ -81,12 +88,17 @@ void draw_field(Draw& draw, Value& value, std::string_view name, const gnomon::B
   }
 }
 
+/// A list gets a value for each of the pairs.
 template <class Rule, class Draw>
-Rule draw_rule(Draw& draw) {
+Rule draw_rule(Draw& draw, int pairs) {
   Rule rule;
-  std::apply([&](const auto&... field) { (draw_field(draw, rule.*field.member, field.name, field.bound), ...); }, Rule::fields);
+  std::apply([&](const auto&... field) { (draw_field(draw, rule.*field.member, field.name, field.bound, pairs), ...); }, Rule::fields);
   return rule;
 }
+
+/// xpos alone has magnitudes that depend on the position, so norms are not kept and nothing is undone by the opposite sine.
+template <class Rule>
+constexpr bool is_pure_rotation = !requires(const Rule& rule) { rule.log_magnitude(gnomon::RuleInput{}); };
 
 /// Limits of what random_spec draws.
 struct SpecLimits {
@@ -101,10 +113,11 @@ gnomon::RotarySpec draw_spec(Draw& draw, const SpecLimits& limits = {}) {
   std::string last;
   for (int attempt = 0; attempt < 100; attempt++) {
     gnomon::RotarySpec spec;
-    spec.rule = draw_rule<Rule>(draw);
+    spec.rotary_dim = 2 * static_cast<int>(draw.whole(1, limits.most_pairs));
+    spec.rule = draw_rule<Rule>(draw, spec.rotary_dim / 2);
     spec.theta = scaled(draw, limits.least_theta, limits.greatest_theta);
     if (draw.whole(0, 1) == 1) spec.theta = std::fmax(std::round(spec.theta), 2);
-    spec.rotary_dim = 2 * static_cast<int>(draw.whole(1, limits.most_pairs));
+    if (!gnomon::needs_theta<Rule>()) spec.theta = 0;
     spec.rotary_offset = draw.whole(0, 2) == 0 ? static_cast<int>(draw.whole(0, 9)) : 0;
     spec.head_dim = spec.rotary_dim + spec.rotary_offset + (draw.whole(0, 2) == 0 ? static_cast<int>(draw.whole(0, 9)) : 0);
     spec.layout = draw.whole(0, 1) == 0 ? gnomon::PairLayout::half_split : gnomon::PairLayout::interleaved;

@@ -63,6 +63,30 @@ inline Real frequency(const gnomon::rotary::Llama3& rule, const gnomon::RotarySp
   return fast * ((Real(1) - t) / Real(rule.factor) + t);
 }
 
+/// At the trained length, unless a length is given.
+inline Real frequency(const gnomon::rotary::Dynamic& rule, const gnomon::RotarySpec& spec, int pair, std::int64_t length = 0) {
+  const Real r(spec.rotary_dim), trained(rule.max_position_embeddings), longer(std::max(length, rule.max_position_embeddings));
+  const Real growth = Real(rule.factor) * longer / trained - (Real(rule.factor) - Real(1));
+  return pow(Real(spec.theta) * pow(growth, r / (r - Real(2))), -(Real(2 * pair) / r));
+}
+
+inline Real frequency(const gnomon::rotary::Longrope& rule, const gnomon::RotarySpec& spec, int pair, std::int64_t length = 0) {
+  const auto& list = length > rule.original_max_position_embeddings ? rule.long_factor : rule.short_factor;
+  return unscaled(spec, pair) / Real(list[static_cast<std::size_t>(pair)]);
+}
+
+inline Real frequency(const gnomon::rotary::Proportional& rule, const gnomon::RotarySpec& spec, int pair) {
+  const Real channels = Real(rule.partial_rotary_factor) * Real(spec.rotary_dim), whole = round_to_even(channels);
+  const Real turning = floor((abs(channels - whole) <= Real(1e-6) ? whole : channels) / Real(2));
+  return Real(pair) < turning ? unscaled(spec, pair) / Real(rule.factor) : Real(0);
+}
+
+inline Real frequency(const gnomon::rotary::Xpos&, const gnomon::RotarySpec& spec, int pair) { return unscaled(spec, pair); }
+
+inline Real frequency(const gnomon::rotary::Custom& rule, const gnomon::RotarySpec&, int pair) {
+  return Real(rule.inv_freq_given[static_cast<std::size_t>(pair)]);
+}
+
 template <class Rule>
 Real frequency(const Rule&, const gnomon::RotarySpec&, int) {
   throw std::logic_error("tests/support/rules_oracle.hpp has no formula for the rule \"" + std::string(Rule::name) + "\": write one");
@@ -85,6 +109,10 @@ inline Real yarn_magnitude(double factor, double slope) {
 /// The magnitude a spec has.
 inline Real magnitude(const gnomon::RotarySpec& spec) {
   if (spec.attention_factor) return Real(*spec.attention_factor);
+  if (const auto* longrope = std::get_if<gnomon::rotary::Longrope>(&spec.rule)) {
+    if (longrope->factor <= 1) return Real(1);
+    return sqrt(Real(1) + log(Real(longrope->factor)) / log(Real(longrope->original_max_position_embeddings)));
+  }
   const auto* yarn = std::get_if<gnomon::rotary::Yarn>(&spec.rule);
   if (yarn == nullptr) return Real(1);
   if (yarn->mscale.value_or(0) != 0 && yarn->mscale_all_dim.value_or(0) != 0) {

@@ -85,9 +85,10 @@ struct ExactArithmetic {
   using Scalar = DoubleDouble;   ///< what it keeps in a Python float
   static Element element(Scalar value) { return value; }
   static Element over(Scalar numerator, Element denominator) { return numerator / denominator; }
+  static Scalar pow(Scalar base, Scalar exponent) { return exp(log(base) * exponent); }
   /// base^(numerator / denominator)
-  static Element power(double base, int numerator, int denominator) {
-    return exp(log(DoubleDouble(base)) * DoubleDouble(numerator) / DoubleDouble(denominator));
+  static Element power(Scalar base, int numerator, int denominator) {
+    return exp(log(base) * DoubleDouble(numerator) / DoubleDouble(denominator));
   }
 };
 
@@ -98,7 +99,8 @@ struct HfArithmetic {
   using Scalar = double;
   static Element element(Scalar value) { return static_cast<float>(value); }
   static Element over(Scalar numerator, Element denominator) { return (1.0F / denominator) * static_cast<float>(numerator); }
-  static Element power(double base, int numerator, int denominator) {
+  static Scalar pow(Scalar base, Scalar exponent) { return std::pow(base, exponent); }
+  static Element power(Scalar base, int numerator, int denominator) {
     const float exponent = static_cast<float>(numerator) / static_cast<float>(denominator);
     return static_cast<float>(std::pow(static_cast<double>(static_cast<float>(base)), static_cast<double>(exponent)));
   }

@@ -4,24 +4,23 @@
 
 #include <variant>
 
+#include "gnomon/encodings/rotary/custom.hpp"
 #include "gnomon/encodings/rotary/default.hpp"
+#include "gnomon/encodings/rotary/dynamic.hpp"
 #include "gnomon/encodings/rotary/linear.hpp"
 #include "gnomon/encodings/rotary/llama3.hpp"
+#include "gnomon/encodings/rotary/longrope.hpp"
 #include "gnomon/encodings/rotary/ntk.hpp"
+#include "gnomon/encodings/rotary/proportional.hpp"
+#include "gnomon/encodings/rotary/xpos.hpp"
 #include "gnomon/encodings/rotary/yarn.hpp"
 
 namespace gnomon {
 
-using RotaryRule = std::variant<rotary::Default, rotary::Linear, rotary::Ntk, rotary::Yarn, rotary::Llama3>;
+using RotaryRule = std::variant<rotary::Default, rotary::Linear, rotary::Ntk, rotary::Dynamic, rotary::Yarn, rotary::Longrope,
+                                rotary::Llama3, rotary::Proportional, rotary::Xpos, rotary::Custom>;
 
 /// Calls `visit` with a default-constructed rule of every alternative, in the order of the list.
-template <class Visitor, class... Rules>
-void for_each_rule(Visitor&& visit, const std::variant<Rules...>*) {
-  (visit(Rules{}), ...);
-}
-template <class Visitor>
-void for_each_rotary_rule(Visitor&& visit) {
-  for_each_rule(visit, static_cast<const RotaryRule*>(nullptr));
-}
+void for_each_rotary_rule(auto&& visit) { for_each_rule<RotaryRule>(visit); }
 
 }  // namespace gnomon

@@ -3,10 +3,11 @@
 //
 //   static constexpr std::string_view name, summary, formula, citation;
 //   static constexpr auto fields = std::tuple(field("factor", &Rule::factor, at_least(1), "…"), …);
-//   template <class A> std::vector<typename A::Element> inv_freq(const RotaryWidth&) const;     the rule itself
+//   template <class A> std::vector<typename A::Element> inv_freq(const RuleInput&) const;       a rotary rule itself
 //   bool in_transformers() const;                                                               whether the `hf` profile exists for it
 //   double attention_factor() const;          optional: the magnitude the rule implies (1 when absent)
-//   void check(const RotaryWidth&) const;     optional: what no single field can tell
+//   void check(const RuleInput&) const;       optional: what no single field can tell (absolute rules: check(int width))
+//   static constexpr bool needs_theta;        optional: false for a rule without a base
 //
 // From these follow the variant, JSON both ways with strict key checks, `gnomon list` and `explain`, the Python class, the
 // documentation table and the property tests.
@@ -18,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "gnomon/encodings/arithmetic.hpp"
@@ -26,27 +28,45 @@
 namespace gnomon {
 
 /// What every rotary rule may know beside its own fields.
-struct RotaryWidth {
-  double theta = 0;    ///< base of the frequencies
-  int head_dim = 0;    ///< full width of a query or key
-  int rotary_dim = 0;  ///< rotated channels, even; pairs = rotary_dim / 2
+struct RuleInput {
+  double theta = 0;                                   ///< base of the frequencies
+  int head_dim = 0;                                   ///< full width of a query or key
+  int rotary_dim = 0;                                 ///< channels these frequencies rotate, even; pairs = rotary_dim / 2
+  std::optional<std::int64_t> length = std::nullopt;  ///< of the sequence, in tokens; the trained length where none is given
   int pairs() const { return rotary_dim / 2; }
 };
 
+/// Whether a rule has a base; `custom` is given its frequencies and has none.
+template <class Rule>
+constexpr bool needs_theta() {
+  if constexpr (requires { Rule::needs_theta; }) {
+    return Rule::needs_theta;
+  } else {
+    return true;
+  }
+}
+
 /// theta^(2i/rotary_dim) for every pair i: the inverse of the unscaled frequency.
 template <class A>
-std::vector<typename A::Element> periods(const RotaryWidth& width) {
+std::vector<typename A::Element> periods(const RuleInput& input) {
   std::vector<typename A::Element> result;
-  for (int i = 0; i < width.pairs(); i++) result.push_back(A::power(width.theta, 2 * i, width.rotary_dim));
+  for (int i = 0; i < input.pairs(); i++) result.push_back(A::power(input.theta, 2 * i, input.rotary_dim));
   return result;
 }
 
 /// theta^(-2i/rotary_dim) for every pair i: the unscaled frequency, in radians per position (Su et al. 2021, section 3.2.2).
 template <class A>
-std::vector<typename A::Element> unscaled_inv_freq(const RotaryWidth& width) {
-  auto result = periods<A>(width);
+std::vector<typename A::Element> unscaled_inv_freq(const RuleInput& input) {
+  auto result = periods<A>(input);
   for (auto& value : result) value = A::over(1, value);
   return result;
+}
+
+/// Throws Error(invalid_argument) unless a list has one value for each pair.
+inline void check_list(std::string_view name, const std::vector<double>& list, const RuleInput& input) {
+  if (list.size() == static_cast<std::size_t>(input.pairs())) return;
+  throw Error(ErrorCode::invalid_argument, std::string(name) + ": expected one value for each of the " + std::to_string(input.pairs()) +
+                                               " pairs, got " + std::to_string(list.size()));
 }
 
 /// The numbers a field may hold; NaN and infinity are never among them.
@@ -54,13 +74,16 @@ struct Bound {
   double low = -std::numeric_limits<double>::infinity();
   bool low_included = true;
   std::string_view text = "a finite number";
+  double high = std::numeric_limits<double>::infinity();
 };
 constexpr Bound at_least(int low) {
   return {static_cast<double>(low), true, low == 1 ? "a number of at least 1" : "a number of at least 0"};
 }
 constexpr Bound positive() { return {0, false, "a positive number"}; }
+constexpr Bound fraction() { return {0, false, "a number above 0 and at most 1", 1}; }
 
-/// One field of a rule: its JSON and Python name, the member, what it may hold, one line of documentation.
+/// One field of a rule: its JSON and Python name, the member, what it (or each value of a list) may hold, one line of documentation.
+/// A member is a double, std::int64_t, bool, std::optional<double>, std::vector<double> or an enumeration.
 template <class Rule, class Value>
 struct Field {
   std::string_view name;
@@ -81,5 +104,15 @@ constexpr Field<Rule, Value> required_field(std::string_view name, Value Rule::*
 /// Names of an enumeration that is a field; a rule file specialises it beside its enumeration, in the order of the values.
 template <class Enum>
 inline constexpr std::string_view enum_names[] = {""};
+
+/// Calls `visit` with a default-constructed rule of every alternative of a list, in its order: for_each_rule<RotaryRule>(visit).
+template <class... Rules>
+void for_each_rule(auto&& visit, const std::variant<Rules...>*) {
+  (visit(Rules{}), ...);
+}
+template <class List>
+void for_each_rule(auto&& visit) {
+  for_each_rule(visit, static_cast<const List*>(nullptr));
+}
 
 }  // namespace gnomon

@@ -15,8 +15,8 @@ struct Default {
   static constexpr std::tuple<> fields{};
 
   template <class A>
-  std::vector<typename A::Element> inv_freq(const RotaryWidth& width) const {
-    return unscaled_inv_freq<A>(width);
+  std::vector<typename A::Element> inv_freq(const RuleInput& input) const {
+    return unscaled_inv_freq<A>(input);
   }
   bool in_transformers() const { return true; }
   bool operator==(const Default&) const = default;

@@ -20,8 +20,8 @@ struct Linear {
   };
 
   template <class A>
-  std::vector<typename A::Element> inv_freq(const RotaryWidth& width) const {
-    auto result = unscaled_inv_freq<A>(width);
+  std::vector<typename A::Element> inv_freq(const RuleInput& input) const {
+    auto result = unscaled_inv_freq<A>(input);
     for (auto& value : result) value = value / A::element(factor);
     return result;
   }

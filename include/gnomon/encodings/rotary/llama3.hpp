@@ -32,12 +32,12 @@ struct Llama3 {
   };
 
   template <class A>
-  std::vector<typename A::Element> inv_freq(const RotaryWidth& width) const {
+  std::vector<typename A::Element> inv_freq(const RuleInput& input) const {
     using E = typename A::Element;
     using S = typename A::Scalar;
     const S original(static_cast<double>(original_max_position_embeddings));
     const E longest_kept = A::element(original / S(high_freq_factor)), shortest_divided = A::element(original / S(low_freq_factor));
-    auto result = unscaled_inv_freq<A>(width);
+    auto result = unscaled_inv_freq<A>(input);
     for (auto& value : result) {
       const E wavelength = A::over(S(two_pi), value);
       if (wavelength > shortest_divided) {
@@ -51,7 +51,7 @@ struct Llama3 {
     }
     return result;
   }
-  void check(const RotaryWidth&) const {
+  void check(const RuleInput&) const {
     if (high_freq_factor < low_freq_factor) {
       throw Error(ErrorCode::invalid_argument, "high_freq_factor: expected at least low_freq_factor (" + std::to_string(low_freq_factor) +
                                                    "), got " + std::to_string(high_freq_factor));

@@ -23,20 +23,20 @@ struct Ntk {
   };
 
   template <class A>
-  std::vector<typename A::Element> inv_freq(const RotaryWidth& width) const {
+  std::vector<typename A::Element> inv_freq(const RuleInput& input) const {
     // base^(2i/r) = theta^(2i/r) * factor^(2i/(r-2)): the two powers need no rounded intermediate base.
-    auto result = periods<A>(width);
-    for (int i = 0; i < width.pairs(); i++) {
+    auto result = periods<A>(input);
+    for (int i = 0; i < input.pairs(); i++) {
       auto& value = result[static_cast<std::size_t>(i)];
-      value = A::over(1, value * A::power(factor, 2 * i, width.rotary_dim - 2));
+      value = A::over(1, value * A::power(factor, 2 * i, input.rotary_dim - 2));
     }
     return result;
   }
-  void check(const RotaryWidth& width) const {
-    if (width.rotary_dim < 4) {
+  void check(const RuleInput& input) const {
+    if (input.rotary_dim < 4) {
       throw Error(ErrorCode::invalid_argument,
                   "rotary_dim: ntk needs at least 4 rotated channels (its exponent divides by rotary_dim - 2), got " +
-                      std::to_string(width.rotary_dim));
+                      std::to_string(input.rotary_dim));
     }
   }
   bool in_transformers() const { return false; }

@@ -51,29 +51,29 @@ struct Yarn {
 
   /// Where the ramp begins and ends, in pairs; they need not be whole when truncate is false.
   template <class A>
-  std::pair<typename A::Scalar, typename A::Scalar> bounds(const RotaryWidth& width) const {
+  std::pair<typename A::Scalar, typename A::Scalar> bounds(const RuleInput& input) const {
     using S = typename A::Scalar;
     using std::ceil, std::floor, std::log;
     const auto pair_with = [&](double turns) {
       const S two_pi_turns = S(turns * 2) * S(two_pi) / S(2);
-      return S(width.rotary_dim) * log(S(static_cast<double>(original_max_position_embeddings)) / two_pi_turns) /
-             (S(2) * log(S(width.theta)));
+      return S(input.rotary_dim) * log(S(static_cast<double>(original_max_position_embeddings)) / two_pi_turns) /
+             (S(2) * log(S(input.theta)));
     };
     S low = pair_with(beta_fast), high = pair_with(beta_slow);
     if (truncate) low = floor(low), high = ceil(high);
     low = std::max(low, S(0));
-    high = std::min(high, S(width.rotary_dim - 1));
+    high = std::min(high, S(input.rotary_dim - 1));
     return {low, low == high ? high + S(0.001) : high};
   }
 
   template <class A>
-  std::vector<typename A::Element> inv_freq(const RotaryWidth& width) const {
+  std::vector<typename A::Element> inv_freq(const RuleInput& input) const {
     using E = typename A::Element;
     using S = typename A::Scalar;
-    const auto [low, high] = bounds<A>(width);
+    const auto [low, high] = bounds<A>(input);
     const E turns_of_one = A::element(S(static_cast<double>(original_max_position_embeddings)) / S(two_pi));
-    auto result = periods<A>(width);
-    for (int i = 0; i < width.pairs(); i++) {
+    auto result = periods<A>(input);
+    for (int i = 0; i < input.pairs(); i++) {
       E& value = result[static_cast<std::size_t>(i)];
       const E kept = A::over(1, value), interpolated = A::over(1, A::element(factor) * value);
       E blend = ramp == YarnRamp::pair_index ? (E(i) - A::element(low)) / A::element(high - low)
@@ -90,7 +90,7 @@ struct Yarn {
     if (mscale.value_or(0) != 0 && mscale_all_dim.value_or(0) != 0) return magnitude(*mscale) / magnitude(*mscale_all_dim);
     return magnitude(1);
   }
-  void check(const RotaryWidth& width) const {
+  void check(const RuleInput& input) const {
     if (beta_fast < beta_slow) {
       throw Error(ErrorCode::invalid_argument,
                   "beta_fast: expected at least beta_slow (" + std::to_string(beta_slow) + "), got " + std::to_string(beta_fast));
@@ -99,9 +99,9 @@ struct Yarn {
       throw Error(ErrorCode::invalid_argument,
                   "beta_fast: a ramp over turns needs it above beta_slow, both are " + std::to_string(beta_fast));
     }
-    if (width.theta <= 1) {
+    if (input.theta <= 1) {
       throw Error(ErrorCode::invalid_argument,
-                  "theta: yarn needs a base above 1 (it divides by ln theta), got " + std::to_string(width.theta));
+                  "theta: yarn needs a base above 1 (it divides by ln theta), got " + std::to_string(input.theta));
     }
   }
   bool in_transformers() const { return ramp == YarnRamp::pair_index; }
