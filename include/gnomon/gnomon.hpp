@@ -17,6 +17,7 @@
 #include "gnomon/table.hpp"
 
 // ④ what the hot loop does
+#include "gnomon/layout.hpp"
 #include "gnomon/rotate.hpp"
 
 // ⑤ files: from a checkpoint to the set-up of each layer; analysis: what encodings do, on small numbers
