@@ -88,7 +88,8 @@ class Mover {
     for (std::size_t other = 0; other < 4; other++) {
       if (other != axis) *next++ = other;
     }
-    std::ranges::sort(others_, std::greater{}, [&](std::size_t other) { return std::abs(x.strides[other]); });
+    const auto step = [&](std::size_t other) { return x.shape[other] == 1 ? INT64_MAX : std::abs(x.strides[other]); };
+    std::ranges::sort(others_, std::greater{}, step);
   }
 
   void move() {
@@ -130,7 +131,7 @@ class Mover {
   const TensorView& out_;
   const std::vector<std::int64_t>& permutation_;
   std::size_t axis_;
-  std::array<std::size_t, 3> others_{};  // the other axes, that of the smallest stride last
+  std::array<std::size_t, 3> others_{};  // the other axes, the one along which elements lie closest last
   std::vector<std::byte> tile_;
 };
 
