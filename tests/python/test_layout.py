@@ -143,6 +143,16 @@ def test_a_slice_of_a_fused_projection():
     np.testing.assert_array_equal(converted[:, 2], fused[:, 2])
 
 
+def test_the_joint_key_projection_of_latent_attention_is_one_head():
+    """512 latent rows stay, 64 rotate. Seen as heads of 192, which divides 576 too, rows of the latent part would move."""
+    rows = np.arange(576)
+    as_one_head = spec_of(576, "interleaved", rotary_dim=64, rotary_offset=512)
+    converted = gnomon.convert_layout(rows.copy(), as_one_head, to="half_split", axis=0)
+    np.testing.assert_array_equal(converted, np.concatenate([rows[:512], rows[512::2], rows[513::2]]))
+    as_queries = spec_of(192, "interleaved", rotary_dim=64, rotary_offset=128)
+    assert (gnomon.convert_layout(rows.copy(), as_queries, to="half_split", axis=0)[:512] != rows[:512]).any()
+
+
 def test_torch_tensors_share_their_memory():
     torch = pytest.importorskip("torch")
     weight = torch.arange(16, dtype=torch.bfloat16)[:, None].repeat(1, 3)
