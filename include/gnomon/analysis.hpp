@@ -40,8 +40,9 @@ struct OrderReport {
   bool holds() const;
 };
 
-/// Rotates the rows of x (1,1,T,D), float64 and contiguous, for T positions, in place: gnomon::rotate, or another engine under test.
-using RotateRows = std::function<void(const TensorView& x, const Positions& positions)>;
+/// Rotates the rows of x (1,1,T,D), float64 and contiguous, in place, row t for position start + t * step: gnomon::rotate, or another
+/// engine under test.
+using RotateRows = std::function<void(const TensorView& x, const Range& positions)>;
 
 /// Checks, on six tokens in double precision, that attention without an encoding does not see order, attention(PX) = P attention(X) for
 /// a permutation P of the tokens, and that every encoding makes it see order; and for one sample spec of every registered rotary rule

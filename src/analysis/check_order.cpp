@@ -157,7 +157,7 @@ class RotationLaws {
   OrderCheck norm() const {
     double error = 0;
     for (const auto& [rows, rotate] : {std::pair(&q_, &rotate_queries_), std::pair(&k_, &rotate_keys_)}) {
-      const Matrix turned = rotated(*rows, *rotate, positions_);
+      const Matrix turned = rotated(*rows, *rotate, places(0, stride));
       for (std::size_t i = 0; i < tokens; i++) {
         const double before = std::sqrt(rotary_dot(*rows, i, *rows, i)), after = std::sqrt(rotary_dot(turned, i, turned, i));
         error = worse(error, std::abs(after - magnitude_ * before));
@@ -167,12 +167,10 @@ class RotationLaws {
   }
 
   OrderCheck composition() const {
-    const Matrix q = rotated(q_, rotate_queries_, positions_), k = rotated(k_, rotate_keys_, positions_);
+    const Matrix q = rotated(q_, rotate_queries_, places(0, stride)), k = rotated(k_, rotate_keys_, places(0, stride));
     double error = 0;
     for (std::size_t i = 0; i < tokens; i++) {
-      std::array<std::int64_t, tokens> distances = positions_;
-      for (auto& position : distances) position -= positions_[i];
-      const Matrix apart = rotated(k_, rotate_keys_, distances);
+      const Matrix apart = rotated(k_, rotate_keys_, places(-static_cast<std::int64_t>(i) * stride, stride));
       for (std::size_t j = 0; j < tokens; j++) {
         error = worse(error, std::abs(rotary_dot(q, i, k, j) - magnitude_ * rotary_dot(q_, i, apart, j)));
       }
@@ -182,8 +180,7 @@ class RotationLaws {
 
   OrderCheck shift(std::int64_t by) const {
     const auto scores = [&](std::int64_t start) {
-      const Range places{start, start + static_cast<std::int64_t>(tokens)};
-      const Matrix q = rotated(q_, rotate_queries_, places), k = rotated(k_, rotate_keys_, places);
+      const Matrix q = rotated(q_, rotate_queries_, places(start, 1)), k = rotated(k_, rotate_keys_, places(start, 1));
       Matrix result{tokens, tokens};
       for (std::size_t i = 0; i < tokens; i++) {
         for (std::size_t j = 0; j < tokens; j++) result(i, j) = dot(q, i, k, j, 0, q.columns);
@@ -196,12 +193,13 @@ class RotationLaws {
   }
 
  private:
-  static Matrix rotated(Matrix rows, const RotateRows& rotate, const Positions& positions) {
+  static constexpr std::int64_t stride = 199'999;  // places from 0 to a million, and no round distances
+
+  static Range places(std::int64_t start, std::int64_t step) { return {start, start + static_cast<std::int64_t>(tokens) * step, step}; }
+
+  static Matrix rotated(Matrix rows, const RotateRows& rotate, const Range& positions) {
     rotate(rows.view(), positions);
     return rows;
-  }
-  static Matrix rotated(Matrix rows, const RotateRows& rotate, const std::array<std::int64_t, tokens>& positions) {
-    return rotated(std::move(rows), rotate, Ids{positions});
   }
 
   static double dot(const Matrix& a, std::size_t i, const Matrix& b, std::size_t j, std::size_t first, std::size_t past) {
@@ -223,7 +221,6 @@ class RotationLaws {
   const RotateRows& rotate_keys_;
   double magnitude_;
   Matrix q_, k_;
-  std::array<std::int64_t, tokens> positions_{0, 1, 2, 31, 4096, 1'000'000};
 };
 
 /// What a required number becomes: a usual factor, its default where that is allowed, a short trained length otherwise.
@@ -267,7 +264,7 @@ OrderReport check_order(const RotarySpec& spec, const RotateRows& rotate_queries
 
 OrderReport check_order(const RotarySpec& spec) {
   const Frequencies made = frequencies(spec);
-  const RotateRows rotate_rows = [&](const TensorView& x, const Positions& positions) { rotate(x, made, positions); };
+  const RotateRows rotate_rows = [&](const TensorView& x, const Range& positions) { rotate(x, made, positions); };
   return check_order(spec, rotate_rows, rotate_rows);
 }
 

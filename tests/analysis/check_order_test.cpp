@@ -15,7 +15,7 @@ namespace {
 
 using namespace testing_support;
 using gnomon::Frequencies;
-using gnomon::Positions;
+using gnomon::Range;
 using gnomon::RotarySpec;
 using gnomon::RotateRows;
 using gnomon::TensorView;
@@ -28,12 +28,7 @@ RotarySpec yarn() {
 }
 
 RotateRows right(const RotarySpec& spec) {
-  return [made = gnomon::frequencies(spec)](const TensorView& x, const Positions& positions) { gnomon::rotate(x, made, positions); };
-}
-
-std::int64_t position_at(const Positions& positions, std::size_t index) {
-  if (const auto* range = std::get_if<gnomon::Range>(&positions)) return range->start + static_cast<std::int64_t>(index) * range->step;
-  return std::get<gnomon::Ids>(positions).values[index];
+  return [made = gnomon::frequencies(spec)](const TensorView& x, const Range& positions) { gnomon::rotate(x, made, positions); };
 }
 
 /// The names of the checks that fail.
@@ -90,14 +85,17 @@ TEST(CheckOrder, AnotherLayoutForKeysThanForQueriesIsRejected) {
 }
 
 TEST(CheckOrder, IgnoredPositionsAreRejected) {
-  const RotateRows ignore = [](const TensorView&, const Positions&) {};
+  const RotateRows ignore = [](const TensorView&, const Range&) {};
   EXPECT_EQ(failures(gnomon::check_order(plain(), ignore, ignore)), (Names{"permutation"}));
 }
 
 TEST(CheckOrder, OnePositionForAllTokensIsRejected) {
-  const auto once = [rotate = right(plain())](const TensorView& x, const Positions& positions) {
-    const std::vector<std::int64_t> first(static_cast<std::size_t>(x.shape[2]), position_at(positions, 0));
-    rotate(x, gnomon::Ids{first});
+  const auto once = [rotate = right(plain())](const TensorView& x, const Range& positions) {
+    for (std::int64_t t = 0; t < x.shape[2]; t++) {
+      TensorView row = x;
+      row.data = static_cast<double*>(x.data) + t * x.strides[2], row.shape[2] = 1;
+      rotate(row, {positions.start, positions.start + 1});
+    }
   };
   EXPECT_EQ(failures(gnomon::check_order(plain(), once, once)), (Names{"permutation", "composition"}));
 }
@@ -109,7 +107,7 @@ TEST(CheckOrder, AMagnitudeForgottenOnKeysIsRejected) {
 }
 
 TEST(CheckOrder, KeysTurnedTheOtherWayAreRejected) {
-  const auto backwards = [made = gnomon::frequencies(plain())](const TensorView& x, const Positions& positions) {
+  const auto backwards = [made = gnomon::frequencies(plain())](const TensorView& x, const Range& positions) {
     gnomon::rotate(x, made, positions, gnomon::Direction::transposed);
   };
   EXPECT_EQ(failures(gnomon::check_order(plain(), right(plain()), backwards)), (Names{"composition", "shift-1", "shift-1000000"}));
@@ -118,12 +116,11 @@ TEST(CheckOrder, KeysTurnedTheOtherWayAreRejected) {
 TEST(CheckOrder, AnglesRoundedToDoubleAreToldFromExactOnes) {
   // position * frequency in double: right near 0, off by 1e-10 at a million.
   const auto spec = plain();
-  const auto rounded = [spec, made = gnomon::frequencies(spec)](const TensorView& x, const Positions& positions) {
+  const auto rounded = [spec, made = gnomon::frequencies(spec)](const TensorView& x, const Range& positions) {
     for (std::int64_t t = 0; t < x.shape[2]; t++) {
       double* row = static_cast<double*>(x.data) + t * x.strides[2];
       for (int i = 0; i < spec.rotary_dim / 2; i++) {
-        const double angle =
-            static_cast<double>(position_at(positions, static_cast<std::size_t>(t))) * made.inv_freq[static_cast<std::size_t>(i)];
+        const double angle = static_cast<double>(positions.start + t * positions.step) * made.inv_freq[static_cast<std::size_t>(i)];
         const auto [first, second] = channels(spec, i);
         const double a = row[first], b = row[second];
         row[first] = a * std::cos(angle) - b * std::sin(angle);
@@ -135,7 +132,7 @@ TEST(CheckOrder, AnglesRoundedToDoubleAreToldFromExactOnes) {
 }
 
 TEST(CheckOrder, NaNNeverHolds) {
-  const RotateRows broken = [](const TensorView& x, const Positions&) { static_cast<double*>(x.data)[3] = std::nan(""); };
+  const RotateRows broken = [](const TensorView& x, const Range&) { static_cast<double*>(x.data)[3] = std::nan(""); };
   EXPECT_EQ(failures(gnomon::check_order(plain(), broken, broken)),
             (Names{"permutation", "norm", "composition", "shift-1", "shift-1000000"}));
 }
