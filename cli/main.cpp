@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gnomon, the command line. Exit codes: 0; 1 for doubts (inspect); 2 for wrong use, unreadable input and numbers that cannot be made.
+// gnomon, the command line. Exit codes: 0; 1 for doubts (inspect) and checks that fail (check-order); 2 for wrong use, unreadable input and
+// numbers that cannot be made.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -14,7 +15,8 @@ namespace {
 
 constexpr int failure = 2;
 
-constexpr Verb (*built_in[])(CLI::App&) = {add_list, add_explain, add_inspect, add_freqs, add_table, add_version, add_completion, add_help};
+constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect,    add_freqs, add_table,
+                                           add_check_order, add_version, add_completion, add_help};
 
 std::string root_footer() {
   std::string text = "From the Python package:\n";
@@ -24,10 +26,12 @@ std::string root_footer() {
          "  gnomon inspect model.gguf              what a model declares about position, and what is doubtful\n"
          "  gnomon explain yarn                    what a rule does, and what it needs\n"
          "  gnomon freqs config.json --json        the frequencies of a model\n"
+         "  gnomon check-order                     why position is needed, and that each rule gives it\n"
          "  gnomon table config.json --positions 0:8192 --out rope.npy\n"
          "  gnomon eval model.gguf --text book.txt --method none --method yarn:4\n"
          "\nA rule is named by a model's path, an object '{\"rule\": …}' or a file @FILE with one. gnomon VERB --help tells more.\n"
-         "Exit codes: 0; 1 when inspect has doubts; 2 for wrong use, unreadable input, and numbers that cannot be made.";
+         "Exit codes: 0; 1 when inspect has doubts or check-order fails; 2 for wrong use, unreadable input, and numbers that cannot be "
+         "made.";
 }
 
 void set_up(CLI::App& root) {

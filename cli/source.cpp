@@ -73,15 +73,17 @@ RotarySpec read_from_model(const std::string& path, std::optional<int> layer) {
 }  // namespace
 
 void RotarySource::add_to(CLI::App& app) {
-  app.add_option("PATH", path_, "A model: config.json, a folder with one, or a GGUF file; or one of the forms of --rotary")
-      ->type_name("PATH")
-      ->option_text(" ");
-  app.add_option("--rotary", rotary_, "A rule object '{…}', @FILE with one (@-: standard input), or a model's path")
-      ->type_name("RULE|PATH");
+  path_option_ = app.add_option("PATH", path_, "A model: config.json, a folder with one, or a GGUF file; or one of the forms of --rotary")
+                     ->type_name("PATH")
+                     ->option_text(" ");
+  rotary_option_ = app.add_option("--rotary", rotary_, "A rule object '{…}', @FILE with one (@-: standard input), or a model's path")
+                       ->type_name("RULE|PATH");
   layer_option_ = app.add_option("--layer", layer_, "Layer of the model, from 0; needed where its layers differ")
                       ->check(integer_problem)
                       ->type_name("N");
 }
+
+bool RotarySource::given() const { return path_option_->count() + rotary_option_->count() + layer_option_->count() > 0; }
 
 RotarySpec RotarySource::read() const {
   if (path_.empty() == rotary_.empty()) {

@@ -15,6 +15,9 @@ class RotarySource {
  public:
   void add_to(CLI::App& app);
 
+  /// Whether any of the three was given, for verbs that can do without a rule.
+  bool given() const;
+
   /// The spec that was named. A text that begins with `{` is a rule object, `@FILE` a file with one (`@-`: standard input), anything
   /// else the path of a model. Warnings about a model go to standard error. Throws Misuse or Error.
   RotarySpec read() const;
@@ -25,7 +28,7 @@ class RotarySource {
   std::string path_, rotary_;
   // Not an optional: CLI11 takes an empty text for one as "nothing", and that would pass in silence.
   int layer_ = 0;
-  const CLI::Option* layer_option_ = nullptr;
+  const CLI::Option *path_option_ = nullptr, *rotary_option_ = nullptr, *layer_option_ = nullptr;
 };
 
 }  // namespace gnomon::cli

@@ -19,7 +19,9 @@
 #include "gnomon/table.hpp"
 
 // ④ what the hot loop does
+#include "gnomon/layout.hpp"
 #include "gnomon/rotate.hpp"
 
-// ⑤ files: from a checkpoint to the set-up of each layer
+// ⑤ files: from a checkpoint to the set-up of each layer; analysis: what encodings do, on small numbers
+#include "gnomon/analysis.hpp"
 #include "gnomon/model.hpp"

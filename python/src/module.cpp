@@ -11,5 +11,6 @@ NB_MODULE(_core, module) {
   bind_spec(module);
   bind_numbers(module);
   bind_rotate(module);
+  bind_layout(module);
   bind_model(module);
 }

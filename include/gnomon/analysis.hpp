@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// ⑤ Analysis: what encodings do, shown on small numbers.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gnomon/positions.hpp"
+#include "gnomon/spec.hpp"
+#include "gnomon/tensor.hpp"
+
+namespace gnomon {
+
+/// Which side of its bound a measured number must stay on. A NaN is on neither.
+enum class Limit { at_most, at_least };
+template <>
+inline constexpr std::string_view enum_names<Limit>[] = {"at most", "at least"};
+constexpr std::string_view name_of(Limit limit) { return enum_names<Limit>[static_cast<int>(limit)]; }
+
+/// One statement about order, with the largest error or difference that was measured and the bound it is held to.
+struct OrderCheck {
+  std::string name;   ///< "permutation", "norm", "composition", "shift-1", "shift-1000000"
+  std::string claim;  ///< the same as a formula: "|R(p) x| = a |x|"
+  double measured = 0;
+  Limit limit = Limit::at_most;
+  double bound = 0;
+
+  bool holds() const { return limit == Limit::at_most ? measured <= bound : measured >= bound; }
+};
+
+/// What was found about one way for order to enter attention.
+struct OrderReport {
+  std::string encoding;              ///< "none", "causal mask", or a rule's name
+  std::optional<RotarySpec> rotary;  ///< for rotary encodings
+  std::vector<OrderCheck> checks;
+
+  bool holds() const;
+};
+
+/// Rotates the rows of x (1,1,T,D), float64 and contiguous, in place, row t for position start + t * step: gnomon::rotate, or another
+/// engine under test.
+using RotateRows = std::function<void(const TensorView& x, const Range& positions)>;
+
+/// Checks, on six tokens in double precision, that attention without an encoding does not see order, attention(PX) = P attention(X) for
+/// a permutation P of the tokens, and that every encoding makes it see order; and for one sample spec of every registered rotary rule
+/// the laws below. Source: Vaswani et al. 2017, Attention Is All You Need, arXiv:1706.03762, section 3.5.
+std::vector<OrderReport> check_order();
+
+/// The same for one rotary spec, whose rotation R has the magnitude a:
+///   permutation   attention(PX) differs from P attention(X) by at least 0.001
+///   norm          |R(p) x| = a |x| over the rotated channels
+///   composition   R(i)ᵀ R(j) = a R(j − i)
+///   shift         ⟨R(i + s) q, R(j + s) k⟩ = ⟨R(i) q, R(j) k⟩ for s = 1 and for s = 1,000,000
+/// Errors are those of unit vectors, held to the roundings of double arithmetic whatever the position.
+/// Throws what frequencies() throws for a bad spec. Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.
+OrderReport check_order(const RotarySpec& spec);
+
+/// The same for rotations of queries and of keys made elsewhere, which should be those of the spec.
+OrderReport check_order(const RotarySpec& spec, const RotateRows& rotate_queries, const RotateRows& rotate_keys);
+
+}  // namespace gnomon

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "bindings.hpp"
+#include "spec/fields.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw gnomon::Error(gnomon::ErrorCode::invalid_argument, message); }
+
+gnomon::PairLayout layout_of(std::string_view name) {
+  const auto layout = gnomon::enum_of<gnomon::PairLayout>(name);
+  if (!layout) refuse(fmt::format("to: expected {}, got \"{}\"", gnomon::enum_choices<gnomon::PairLayout>(), name));
+  return *layout;
+}
+
+/// Any dtype of a size that a tensor can have: only bytes are moved.
+gnomon::DType dtype_of_size(std::string_view name, const nb::dlpack::dtype& dtype) {
+  if (dtype.lanes == 1 && dtype.bits == 16) return gnomon::DType::bf16;
+  if (dtype.lanes == 1 && dtype.bits == 32) return gnomon::DType::f32;
+  if (dtype.lanes == 1 && dtype.bits == 64) return gnomon::DType::f64;
+  refuse(fmt::format("{}: expected elements of 2, 4 or 8 bytes, got {} bits; for others index with layout_permutation", name, dtype.bits));
+}
+
+/// A view in whose four axes those of the array are the last ones.
+struct Padded {
+  gnomon::TensorView view;
+  int axes;
+
+  /// The place of an axis of the array; negative ones count from the end, as in NumPy.
+  int place_of(int axis) const {
+    if (axis < -axes || axis >= axes) refuse(fmt::format("axis: expected {} to {}, got {}", -axes, axes - 1, axis));
+    return axis < 0 ? 4 + axis : 4 - axes + axis;
+  }
+};
+
+/// Arrays are taken as they are: a silent copy would lose what is written.
+template <class Array>
+Padded padded(std::string_view name, nb::handle object, const char* expected) {
+  Array array;
+  if (!nb::try_cast(object, array, false)) {
+    refuse(fmt::format("{}: expected {} on the CPU (NumPy or DLPack), got {}", name, expected, nb::repr(object.type()).c_str()));
+  }
+  const std::size_t axes = array.ndim();
+  if (axes < 1 || axes > 4) refuse(fmt::format("{}: expected 1 to 4 axes, got {}", name, axes));
+  gnomon::TensorView view{const_cast<void*>(static_cast<const void*>(array.data())), dtype_of_size(name, array.dtype()), {1, 1, 1, 1}, {}};
+  for (std::size_t axis = 0; axis < axes; axis++) {
+    view.shape[4 - axes + axis] = static_cast<std::int64_t>(array.shape(axis));
+    view.strides[4 - axes + axis] = array.stride(axis);
+  }
+  return {view, static_cast<int>(axes)};
+}
+
+nb::object convert_layout(nb::object x, const gnomon::RotarySpec& spec, std::string_view to, int axis, nb::object out) {
+  using Readable = nb::ndarray<nb::ro, nb::device::cpu>;
+  using Writable = nb::ndarray<nb::device::cpu>;
+  if (out.is_none()) {
+    const auto array = padded<Writable>("x", x, "a writable array");
+    gnomon::convert_layout(array.view, spec, layout_of(to), array.place_of(axis));
+    return x;
+  }
+  const auto from = padded<Readable>("x", x, "an array");
+  gnomon::convert_layout(from.view, padded<Writable>("out", out, "a writable array").view, spec, layout_of(to), from.place_of(axis));
+  return out;
+}
+
+nb::object layout_permutation(const gnomon::RotarySpec& spec, std::string_view to) {
+  auto* indices = new std::vector<std::int64_t>(gnomon::layout_permutation(spec, layout_of(to)));
+  nb::capsule owner(indices, [](void* pointer) noexcept { delete static_cast<std::vector<std::int64_t>*>(pointer); });
+  return nb::cast(nb::ndarray<nb::numpy, std::int64_t>(indices->data(), {indices->size()}, owner));
+}
+
+}  // namespace
+
+void bind_layout(nb::module_& module) {
+  module.def(
+      "convert_layout", &convert_layout, "x"_a, "spec"_a, nb::kw_only(), "to"_a, "axis"_a, "out"_a = nb::none(),
+      "Moves the channels of every head along one axis from the spec's layout to another ('half_split' or 'interleaved'), in place when "
+      "out is None, and returns what was written. x: a weight (heads*D, inputs) with axis=0, its bias (heads*D) or the gain of a norm "
+      "(D) with axis=0, cached keys (B, H, T, D) with axis=-1; NumPy or DLPack on the CPU, elements of 2, 4 or 8 bytes, any strides, never "
+      "copied. There are as many heads as the axis holds: for keys those of keys. Convert queries and keys, and use them with a spec of "
+      "the new layout. Raises Error, also where the axis is no multiple of head_dim.");
+  module.def("layout_permutation", &layout_permutation, "spec"_a, nb::kw_only(), "to"_a,
+             "int64 (head_dim): channel d of a head in layout `to` is channel [d] of a head in the spec's layout. Channels that do not "
+             "rotate stay. Raises Error.");
+}
