@@ -202,22 +202,22 @@ def _rotate_fake(x, positions, turns, rotary_dim, *rest):
 
 
 class _Rotate(torch.autograd.Function):
-    """Linear in x: its derivative is itself, forwards, and the other direction, backwards."""
+    """Linear in x: its derivative is itself, forwards, and the other direction, backwards. All but x comes as one tuple, because torch
+    looks for a gradient of each argument (2 of 18 µs)."""
 
     @staticmethod
-    def forward(ctx, x, positions, turns, *settings):
+    def forward(ctx, x, rest):
+        positions, turns, *ctx.settings, ctx.transposed = rest
         ctx.save_for_backward(positions, turns)
         ctx.save_for_forward(positions, turns)
-        *ctx.settings, ctx.transposed = settings
-        return _below_autograd(torch.ops.gnomon.rotate.default, x, positions, turns, *settings)
+        return _below_autograd(torch.ops.gnomon.rotate.default, x, *rest)
 
     @staticmethod
     def backward(ctx, gradient):
-        turned_back = torch.ops.gnomon.rotate.default(gradient, *ctx.saved_tensors, *ctx.settings, not ctx.transposed)
-        return (turned_back, *[None] * 7)
+        return torch.ops.gnomon.rotate.default(gradient, *ctx.saved_tensors, *ctx.settings, not ctx.transposed), None
 
     @staticmethod
-    def jvp(ctx, tangent, *_):
+    def jvp(ctx, tangent, _):
         return torch.ops.gnomon.rotate.default(tangent, *ctx.saved_tensors, *ctx.settings, ctx.transposed)
 
 
@@ -234,7 +234,7 @@ def _rotate_autograd(x, *rest):
     # In place of torch.library.register_autograd, which costs 20 to 30 µs more a call where a gradient is recorded, and whose
     # forward-mode derivative is zero, silently.
     if _needs_derivative(x):
-        return _Rotate.apply(x, *rest)
+        return _Rotate.apply(x, rest)
     return _below_autograd(torch.ops.gnomon.rotate.default, x, *rest)
 
 
