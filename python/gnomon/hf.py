@@ -39,7 +39,8 @@ def use(model, rule, *, numerics="exact"):
     numerics  "exact", or "hf" for transformers' own float32 pipeline
 
     Only the numbers are exchanged: which channels form a pair is the model's own code, so the spec's layout and offset are not used.
-    The rotary width must be the model's. cos and sin are made in float32 at the position ids given, multiplied by the attention
+    The rotary width must be the model's. Where position ids have several axes (M-RoPE: time, height and width of an image's patches),
+    each pair follows the axis it follows in the model (Wang et al. 2024, Qwen2-VL, arXiv:2409.12191). cos and sin are made in float32 at the position ids given, multiplied by the attention
     factor and cast as the model's module did it. No gradient flows into them. torch.compile breaks its graph here.
 
     Raises ValueError for a model without a rotary module or with several, for a module that is not understood and for a rule that
@@ -113,12 +114,13 @@ class RotaryModule(torch.nn.Module):
 
     @torch.compiler.disable
     def forward(self, x, position_ids, layer_type=None):
-        """x gives dtype and device only; position_ids (B,T), int64 or int32; what is returned is the convention's."""
+        """x gives dtype and device only; position_ids (B,T), or (axes,B,T) where the convention has several axes, int64 or int32;
+        what is returned is the convention's."""
         self.calls += 1
-        table = gnomon.rotary_table(self.frequencies[layer_type], _positions(position_ids))
-        factor = numpy.float32(table.attention_factor)
-        cos, sin = (torch.from_numpy(part * factor).reshape(*position_ids.shape, -1).to(x.device) for part in (table.cos, table.sin))
-        return self.conventions[layer_type].hand_out(cos, sin, x.dtype)
+        convention = self.conventions[layer_type]
+        parts = _cos_and_sin(self.frequencies[layer_type], position_ids, convention)
+        cos, sin = (torch.from_numpy(part).reshape(*position_ids.shape[-2:], -1).to(x.device) for part in parts)
+        return convention.hand_out(cos, sin, x.dtype)
 
     def __deepcopy__(self, _):
         # Frequencies are immutable and shared; the count starts anew with the copy.
@@ -133,16 +135,24 @@ class Convention:
     order: str  # "cos_sin" | "sin_cos" | "complex"
     width: str  # "halves" (i, i + pairs), "neighbours" (2i, 2i + 1): each value twice; "single"
     keeps_float32: bool  # whatever the dtype of x
+    axis_of_pair: tuple[int, ...] = ()  # which axis of the position ids a pair follows; () where they have one
+
+    @property
+    def axes(self):
+        return max(self.axis_of_pair, default=0) + 1
+
+    def widen(self, values):
+        """(…,pairs) to the width that is handed out."""
+        if self.width == "halves":
+            return torch.cat((values, values), -1)
+        return values.repeat_interleave(2, -1) if self.width == "neighbours" else values
 
     def hand_out(self, cos, sin, dtype):
         if self.order == "complex":
             return torch.complex(cos, sin)
         if not self.keeps_float32:
             cos, sin = cos.to(dtype), sin.to(dtype)
-        if self.width == "halves":
-            cos, sin = torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
-        if self.width == "neighbours":
-            cos, sin = cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
+        cos, sin = self.widen(cos), self.widen(sin)
         return (cos, sin) if self.order == "cos_sin" else (sin, cos)
 
 
@@ -176,31 +186,62 @@ def _layer_types(module):
     return list(rope_type) if isinstance(rope_type, dict) else [None]
 
 
+_PROBE = torch.tensor([[[0, 1, 7]], [[0, 2, 11]], [[0, 3, 13]]])
+"""Position ids (axes,1,3) a rotary module is called with to see its convention. No two axes agree but where an angle is 0."""
+
+
 def _conventions(module):
-    """The convention of each layer type, seen from a call at positions 0, 1 and 7 with bfloat16 and with float32."""
+    """The convention of each layer type, seen from calls at a few positions with bfloat16 and with float32."""
     if isinstance(module, RotaryModule):
         return module.conventions
     name = type(module).__name__
     module = copy.deepcopy(module)  # dynamic modules change when they are called
+    return {layer_type: _convention(module, layer_type, name) for layer_type in _layer_types(module)}
+
+
+def _convention(module, layer_type, name):
     device = next((buffer.device for buffer in module.buffers()), "cpu")
-    positions = torch.tensor([[0, 1, 7]], device=device)
-    found = {}
-    for layer_type in _layer_types(module):
-        named = {} if layer_type is None else {"layer_type": layer_type}
+    named = {} if layer_type is None else {"layer_type": layer_type}
+
+    def call(dtype, positions):
         try:
             with torch.no_grad():
-                narrow, wide = (
-                    module(torch.zeros(1, 3, 1, dtype=dtype, device=device), positions, **named)
-                    for dtype in (torch.bfloat16, torch.float32)
-                )
+                return module(torch.zeros(1, 3, 1, dtype=dtype, device=device), positions.to(device), **named)
         except Exception as error:  # other people's code: anything may come
             raise ValueError(f"rotary module {name}: cannot be called with (x, position_ids): {error}") from error
-        convention = _recognise(narrow, wide)
-        own = getattr(module, "inv_freq" if layer_type is None else f"{layer_type}_inv_freq", None)
-        if convention is None or (isinstance(own, torch.Tensor) and own.numel() != convention.pairs):
-            raise ValueError(f"rotary module {name}: what it returns is not a known form of cos and sin")
-        found[layer_type] = convention
-    return found
+
+    sections = getattr(module, "mrope_section", None)  # the config's, or the family's default
+    rows = _PROBE if sections else _PROBE[0]
+    merged = call(torch.float32, rows)
+    convention = _recognise(call(torch.bfloat16, rows), merged)
+    if convention is not None and sections:
+        convention = _with_axes(convention, sections, merged, [call(torch.float32, row.expand(3, 1, 3)) for row in rows])
+    own = getattr(module, "inv_freq" if layer_type is None else f"{layer_type}_inv_freq", None)
+    if convention is None or (isinstance(own, torch.Tensor) and own.numel() != convention.pairs):
+        raise ValueError(f"rotary module {name}: what it returns is not a known form of cos and sin")
+    return convention
+
+
+def _with_axes(convention, sections, merged, by_axis):
+    """The convention with the order of the sections in which `merged` takes its columns from the calls with one axis each, or None."""
+    for order in ("chunked", "interleaved"):
+        found = dataclasses.replace(convention, axis_of_pair=_axis_of_pair(sections, order))
+        if len(found.axis_of_pair) != convention.pairs or found.axes > len(by_axis):
+            return None
+        columns = found.widen(torch.tensor(found.axis_of_pair))
+        picked = [torch.stack(parts)[columns, ..., range(len(columns))].movedim(0, -1) for parts in zip(*by_axis, strict=True)]
+        if all(torch.equal(*both) for both in zip(picked, merged, strict=True)):
+            return found
+    return None
+
+
+def _axis_of_pair(sections, order):
+    """The axis each pair follows: `chunked`, sections[a] pairs of axis a in a run; `interleaved`, the axes take turns from the first
+    pair on, an axis whose section is full leaves its turn to axis 0."""
+    if order == "chunked":
+        return tuple(axis for axis, pairs in enumerate(sections) for _ in range(pairs))
+    axes = len(sections)
+    return tuple(pair % axes if pair < axes * sections[pair % axes] else 0 for pair in range(sum(sections)))
 
 
 def _recognise(narrow, wide):
@@ -291,13 +332,25 @@ def _declared(model, layer_types):
     return {layer_type: read.rotary(by_layer.index(layer_type)) for layer_type in layer_types}
 
 
-def _positions(position_ids):
-    """(B·T) NumPy, the ids' own memory where they are contiguous and on the CPU."""
+def _cos_and_sin(frequencies, position_ids, convention):
+    """cos and sin (B·T,pairs) in float32, times the attention factor; with several axes each pair from the table of its own."""
+    tables = [gnomon.rotary_table(frequencies, row) for row in _positions(position_ids, convention.axes)]
+    factor = numpy.float32(tables[0].attention_factor)
+    for parts in ([table.cos for table in tables], [table.sin for table in tables]):
+        part = parts[0] if len(parts) == 1 else numpy.stack(parts)[convention.axis_of_pair, :, range(convention.pairs)].T
+        yield part * factor
+
+
+def _positions(position_ids, axes):
+    """One or `axes` rows (B·T) NumPy, the ids' own memory where they are contiguous and on the CPU."""
     if position_ids.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"position_ids: expected int64 (or int32), got {position_ids.dtype}; positions are never cast")
-    if position_ids.dim() != 2:
-        raise ValueError(f"position_ids: expected (B,T), got {tuple(position_ids.shape)}")
-    return position_ids.detach().reshape(-1).cpu().numpy()
+    if position_ids.dim() == 2:
+        position_ids = position_ids[None]  # all axes the same
+    if position_ids.dim() != 3 or position_ids.shape[0] not in (1, axes):
+        expected = "(B,T)" if axes == 1 else f"(B,T) or ({axes},B,T)"
+        raise ValueError(f"position_ids: expected {expected}, got {tuple(position_ids.shape)}")
+    return position_ids.detach().flatten(1).cpu().numpy()
 
 
 def _plain(by_layer_type):

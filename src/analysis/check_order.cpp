@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
 
 #include "gnomon/analysis.hpp"
 #include "gnomon/rotate.hpp"
+#include "gnomon/table.hpp"
 #include "spec/fields.hpp"
 
 namespace gnomon {
@@ -108,6 +110,25 @@ Seen with_causal_mask(Seen seen) {
   return seen;
 }
 
+Seen with_rows(const Matrix& x, const Matrix& rows) {
+  Matrix sum = x;
+  for (std::size_t i = 0; i < sum.values.size(); i++) sum.values[i] += rows.values[i];
+  return project(sum, width);
+}
+
+Matrix sinusoids(int axes, const Positions& positions) {
+  const absolute::Sinusoidal rule{.axes = axes};
+  const EmbeddingTable table = embedding_table({rule, static_cast<int>(width)}, positions, DType::f64);
+  Matrix rows{tokens, width};
+  std::memcpy(rows.values.data(), table.rows.data(), table.rows.size());
+  return rows;
+}
+
+Matrix sinusoids_of_a_grid() {
+  constexpr std::int64_t rows_and_columns[] = {0, 0, 0, 1, 1, 1, 0, 1, 2, 0, 1, 2};
+  return sinusoids(2, Ids{rows_and_columns});
+}
+
 struct Encoding {
   std::string_view name;
   Seen (*encode)(const Matrix& x);
@@ -116,6 +137,9 @@ struct Encoding {
 /// Encodings that are no rotation: what is added to X stands before the projection, what changes scores after it.
 constexpr Encoding encodings[] = {
     {"causal mask", [](const Matrix& x) { return with_causal_mask(project(x, width)); }},
+    {"sinusoidal", [](const Matrix& x) { return with_rows(x, sinusoids(1, Range{0, tokens})); }},
+    {"2-D sinusoidal", [](const Matrix& x) { return with_rows(x, sinusoids_of_a_grid()); }},
+    {"learned", [](const Matrix& x) { return with_rows(x, random_matrix(tokens, width, 6)); }},
 };
 
 /// The largest |attention(PX) − P attention(X)|. Positions belong to the places of tokens, so P does not move them.
@@ -223,10 +247,15 @@ class RotationLaws {
   Matrix q_, k_;
 };
 
-/// What a required number becomes: a usual factor, its default where that is allowed, a short trained length otherwise.
+constexpr int sample_dim = 16;
+
+/// What a required field becomes: a usual factor, its default where that is allowed, a short trained length otherwise; in a list one number
+/// for each pair.
 template <class Rule, class Value>
 void set_sample(Rule& rule, const Field<Rule, Value>& field) {
-  if constexpr (std::is_arithmetic_v<Value>) {
+  if constexpr (std::is_same_v<Value, std::vector<double>>) {
+    for (int i = 0; i < sample_dim / 2; i++) (rule.*field.member).push_back(field.name == "inv_freq" ? 1.0 / (i + 1) : 1.0 + i);
+  } else if constexpr (std::is_arithmetic_v<Value>) {
     if (!field.required) return;
     auto& value = rule.*field.member;
     const auto number = static_cast<double>(value);
@@ -239,7 +268,7 @@ template <class Rule>
 RotarySpec sample_spec() {
   Rule rule;
   each_field<Rule>([&](const auto& field) { set_sample(rule, field); });
-  return {.rule = rule, .theta = 10000, .head_dim = 16, .rotary_dim = 16};
+  return {.rule = rule, .theta = needs_theta<Rule>() ? 10000.0 : 0.0, .head_dim = sample_dim, .rotary_dim = sample_dim};
 }
 
 }  // namespace
@@ -257,6 +286,10 @@ OrderReport check_order(const RotarySpec& spec, const RotateRows& rotate_queries
     return seen;
   };
   const RotationLaws laws(spec, rotate_queries, rotate_keys);
+  // The magnitudes of xpos are no rotation, and leave the range of numbers far from their centre; distances they keep.
+  if (std::holds_alternative<rotary::Xpos>(spec.rule)) {
+    return {std::string(rule_name(spec.rule)), spec, {order_is_visible(encode), laws.shift(1)}};
+  }
   return {std::string(rule_name(spec.rule)),
           spec,
           {order_is_visible(encode), laws.norm(), laws.composition(), laws.shift(1), laws.shift(1'000'000)}};
@@ -264,8 +297,13 @@ OrderReport check_order(const RotarySpec& spec, const RotateRows& rotate_queries
 
 OrderReport check_order(const RotarySpec& spec) {
   const Frequencies made = frequencies(spec);
-  const RotateRows rotate_rows = [&](const TensorView& x, const Range& positions) { rotate(x, made, positions); };
-  return check_order(spec, rotate_rows, rotate_rows);
+  const auto rotate_rows = [&](Side side) -> RotateRows {
+    return [&made, side](const TensorView& x, const Range& positions) {
+      const RotateOperand operand{x, x, side};
+      rotate(std::span(&operand, 1), made, positions);
+    };
+  };
+  return check_order(spec, rotate_rows(Side::query), rotate_rows(Side::key));
 }
 
 std::vector<OrderReport> check_order() {

@@ -25,6 +25,22 @@ COMMON = {
 }
 GATED = {**COMMON, "intermediate_size": 96, "num_key_value_heads": 2}
 BY_LAYER_TYPE = {"head_dim": HEAD_DIM, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
+LATENT = {  # the rotary part of a head is a slice of its own
+    **COMMON,
+    "intermediate_size": 96,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": HEAD_DIM,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": HEAD_DIM,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
 
 
@@ -89,8 +105,79 @@ FAMILIES = {
     "llama4": Family(
         "Llama4ForCausalLM",
         "Llama4TextConfig",
-        {**GATED, "head_dim": HEAD_DIM, "num_local_experts": 2, "num_experts_per_tok": 1, "intermediate_size_mlp": 96},
+        {
+            **GATED,
+            "head_dim": HEAD_DIM,
+            "num_local_experts": 2,
+            "num_experts_per_tok": 1,
+            "intermediate_size_mlp": 96,
+            "no_rope_layers": [1, 0],  # the first layer rotates, within chunks; the second does not, and sees everything
+            "attention_chunk_size": 16,
+        },
         500000.0,
+        readable=False,
+    ),
+    "deepseek_v2": Family("DeepseekV2ForCausalLM", "DeepseekV2Config", LATENT, 10000.0, rotary_dim=8, readable=False),
+    "deepseek_v3": Family("DeepseekV3ForCausalLM", "DeepseekV3Config", LATENT, 10000.0, rotary_dim=8, readable=False),
+    "glm": Family(
+        "GlmForCausalLM",
+        "GlmConfig",
+        {**GATED, "head_dim": HEAD_DIM, "partial_rotary_factor": 0.5, "pad_token_id": 0},
+        10000.0,
+        rotary_dim=8,
+        readable=False,
+    ),
+    "gemma3n": Family(
+        "Gemma3nForCausalLM",
+        "Gemma3nTextConfig",
+        {
+            **GATED,
+            **BY_LAYER_TYPE,
+            "vocab_size_per_layer_input": VOCABULARY,
+            "hidden_size_per_layer_input": 8,
+            "num_kv_shared_layers": 0,
+            "laurel_rank": 8,
+            "activation_sparsity_pattern": [0.0, 0.0],
+        },
+        {"sliding_attention": 10000.0, "full_attention": 1000000.0},
+        readable=False,
+    ),
+    "qwen2_vl": Family(
+        "Qwen2VLForConditionalGeneration",
+        "Qwen2VLConfig",
+        {
+            "text_config": {
+                **GATED,
+                "bos_token_id": None,
+                "eos_token_id": None,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
+            },
+            "vision_config": {"depth": 1, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "patch_size": 4},
+        },
+        10000.0,
+        readable=False,
+    ),
+    "qwen3_vl": Family(
+        "Qwen3VLForConditionalGeneration",
+        "Qwen3VLConfig",
+        {
+            "text_config": {
+                **GATED,
+                "head_dim": HEAD_DIM,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]},
+            },
+            "vision_config": {
+                "depth": 1,
+                "hidden_size": 32,
+                "intermediate_size": 48,
+                "out_hidden_size": 64,
+                "num_heads": 2,
+                "patch_size": 4,
+                "num_position_embeddings": 16,
+                "deepstack_visual_indexes": [0],
+            },
+        },
+        10000.0,
         readable=False,
     ),
 }
@@ -211,6 +298,92 @@ def test_a_rule_of_ours_does_what_the_same_rule_of_transformers_does(llama, para
         assert (logits(llama) - want).abs().max() < 1e-4
     assert (logits(llama) - want).abs().max() > 1e-2
     assert gnomon.hf.spec_of(scaled).rule == rule
+
+
+@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3"])
+def test_the_magnitude_of_deepseek(name):
+    """Part of yarn's magnitude is in cos and sin here, the rest in the model's own scale of scores."""
+    parameters = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5}
+    scaled = dataclasses.replace(FAMILIES[name], settings={**LATENT, "rope_parameters": parameters})
+    rule = rotary.Yarn(factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=0.5)
+    model, spec = scaled.make(), scaled.spec(rule)
+    assert spec.attention_factor > 1.01
+    want = logits(model)
+    with gnomon.hf.use(model, spec):
+        assert (logits(model) - want).abs().max() < 1e-4
+    without = gnomon.RotarySpec(rule, theta=10000.0, head_dim=HEAD_DIM, rotary_dim=8, attention_factor=1.0)
+    with gnomon.hf.use(model, without):
+        assert (logits(model) - want).abs().max() > 1e-3
+
+
+# Qwen2-VL takes its sections in runs, Qwen3-VL lets the axes take turns; the configs differ in nothing that would say so.
+AXIS_OF_PAIR = {"qwen2_vl": (0, 0, 1, 1, 1, 2, 2, 2), "qwen3_vl": (0, 1, 2, 0, 1, 2, 0, 0)}
+
+
+def text_and_image(model):
+    """The model's own position ids (3,B,T) for an image of 4 × 6 merged patches between words, another place in each row."""
+    kinds = torch.zeros(2, TOKENS, dtype=torch.int64)
+    kinds[0, 5:29], kinds[1, 17:41] = 1, 1
+    positions, _ = model.model.get_rope_index(ids(), kinds, torch.tensor([[1, 8, 12], [1, 8, 12]]))
+    assert positions.shape == (3, 2, TOKENS)
+    assert not torch.equal(positions[0], positions[1])
+    return positions
+
+
+@pytest.mark.parametrize("name", AXIS_OF_PAIR)
+def test_positions_with_three_axes(models, name):
+    model, family = models(name), FAMILIES[name]
+    own, positions = rotary_of(model), text_and_image(model)
+    want = logits(model, position_ids=positions)
+    with gnomon.hf.use(model, family.spec()) as handle:
+        assert rotary_of(model).conventions[None].axis_of_pair == AXIS_OF_PAIR[name]
+        got = logits(model, position_ids=positions)
+        assert handle.calls == 1
+        one_axis = logits(model, position_ids=positions[:1].expand(3, -1, -1))
+    assert (got - want).abs().max() < 1e-4
+    assert (one_axis - want).abs().max() > 1e-2  # an image read as one row of text
+    assert rotary_of(model) is own
+    assert torch.equal(logits(model, position_ids=positions), want)
+    with gnomon.hf.use(model, family.spec(scale=1.01)):
+        assert (logits(model, position_ids=positions) - want).abs().max() > 1e-3
+    with gnomon.hf.use(model, family.spec()):
+        other_order = tuple(sorted(AXIS_OF_PAIR[name])) if name == "qwen3_vl" else (0, 1, 2, 0, 1, 2, 1, 2)
+        module = rotary_of(model)
+        module.conventions = {None: dataclasses.replace(module.conventions[None], axis_of_pair=other_order)}
+        assert (logits(model, position_ids=positions) - want).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("name", AXIS_OF_PAIR)
+def test_merged_sections_are_those_of_the_models_own_module(models, name):
+    module = copy.deepcopy(rotary_of(models(name)))
+    positions = torch.randint(0, 4000, (3, 2, 5), generator=torch.Generator().manual_seed(7))
+    for dtype, bound in ((torch.float32, 4e-7), (torch.bfloat16, 1e-2)):
+        x = torch.zeros(2, 5, 64, dtype=dtype)
+        with gnomon.hf.use(models(name), FAMILIES[name].spec(), numerics="hf"):
+            for ids in (positions, positions[:1], positions[0]):
+                for got, want in zip(rotary_of(models(name))(x, ids), module(x, ids), strict=True):
+                    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+                    assert torch.allclose(got, want, rtol=0, atol=bound)
+            for refused in (positions[:2], positions[None], positions[0, 0]):
+                with pytest.raises(ValueError, match=r"position_ids: expected \(B,T\) or \(3,B,T\), got"):
+                    rotary_of(models(name))(x, refused)
+
+
+def test_position_ids_with_axes_the_model_does_not_have(llama):
+    with gnomon.hf.use(llama, rotary.Default()), pytest.raises(ValueError, match=r"position_ids: expected \(B,T\), got \(3, 2, 5\)"):
+        rotary_of(llama)(torch.zeros(2, 5, 64), torch.zeros(3, 2, 5, dtype=torch.int64))
+
+
+def test_an_unknown_order_of_sections_is_refused_by_name():
+    """Ernie's pairs follow height and width in turn and then time: neither order."""
+    from transformers.models.ernie4_5_vl_moe.modeling_ernie4_5_vl_moe import Ernie4_5_VLMoeTextRotaryEmbedding
+
+    parameters = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]}
+    config = transformers.Ernie4_5_VLMoeTextConfig(hidden_size=64, num_attention_heads=4, rope_parameters=parameters)
+    model = torch.nn.Module()
+    model.rotary_emb = Ernie4_5_VLMoeTextRotaryEmbedding(config)
+    with pytest.raises(ValueError, match="rotary module Ernie4_5_VLMoeTextRotaryEmbedding: what it returns is not a known form"):
+        gnomon.hf.use(model, FAMILIES["llama"].spec())
 
 
 def test_decoding_with_a_cache_agrees(llama):

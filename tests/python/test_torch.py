@@ -2,6 +2,7 @@
 """gnomon.torch against double arithmetic with angles from mpmath, and against what torch asks of an operator."""
 
 import copy
+import pickle
 
 import mpmath
 import pytest
@@ -9,10 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.autograd import forward_ad  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import gnomon  # noqa: E402
 import gnomon.torch  # noqa: E402
-from gnomon.torch import Rotation, rotate, rotate_  # noqa: E402
+from gnomon.torch import RotaryEmbedding, Rotation, rotate, rotate_  # noqa: E402
 
 B, H, T, D = 2, 3, 5, 16
 
@@ -34,9 +36,18 @@ ORDERS = {
     "slice of qkv": lambda dtype: torch.randn(B, T, H, 3 * D, dtype=dtype)[..., D : 2 * D].transpose(1, 2),
     "expanded": lambda dtype: torch.randn(1, H, T, D, dtype=dtype).expand(B, H, T, D),
     "channels not contiguous": lambda dtype: torch.randn(B, H, D, T, dtype=dtype).transpose(2, 3),
+    "one value": lambda dtype: torch.randn((), dtype=dtype).expand(B, H, T, D),
+    "overlapping tokens": lambda dtype: torch.randn(B, H, 2 * D, dtype=dtype).unfold(2, D, 4)[:, :, :T],
+    "every other token": lambda dtype: torch.randn(B, H, 2 * T, D, dtype=dtype)[:, :, ::2],
+    "every other channel": lambda dtype: torch.randn(B, H, T, 2 * D, dtype=dtype)[..., ::2],
+    "odd row length": lambda dtype: torch.randn(B, H, T, D + 1, dtype=dtype)[..., 1:],
+    "batch innermost": lambda dtype: torch.randn(T, D, H, B, dtype=dtype).permute(3, 2, 0, 1),
     "one token": lambda dtype: torch.randn(B, H, 1, D, dtype=dtype),
     "no token": lambda dtype: torch.randn(B, H, 0, D, dtype=dtype),
+    "no batch": lambda dtype: torch.randn(0, H, T, D, dtype=dtype),
 }
+# Elements that share memory, or a last axis that is not contiguous: what cannot be written in place.
+READ_ONLY = ("expanded", "channels not contiguous", "one value", "overlapping tokens", "every other channel", "batch innermost")
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +93,7 @@ def test_values_in_every_order(spec, order, dtype):
     assert torch.equal(x, before)
     if order == "tokens first":
         assert y.stride() == x.stride()
-    if order not in ("expanded", "channels not contiguous"):
+    if order not in READ_ONLY:
         assert rotate_(x, Rotation(SPECS[spec]), positions) is x
         assert torch.equal(x, y)
 
@@ -175,14 +186,69 @@ def test_refused_rotations():
         torch.ops.gnomon.rotate(X, torch.arange(T), Rotation(spec_of()).turns[:3], D, 0, False, 1.0, False)
 
 
-def test_gradients_of_every_order():
-    rotation = Rotation(spec_of("interleaved", partial=True, attention_factor=1.25))
+@pytest.mark.parametrize("spec", SPECS)
+def test_first_and_second_derivatives(spec):
+    rotation = Rotation(SPECS[spec])
     x = torch.randn(B, H, T, D, dtype=torch.float64, requires_grad=True)
     positions = torch.randint(-1000, 1000, (B, T))
     assert torch.autograd.gradcheck(lambda x: rotate(x, rotation, positions), x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda x: rotate(x, rotation, positions), x)
     tokens_first = torch.randn(B, T, H, D, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: rotate(x.transpose(1, 2), rotation, positions), tokens_first)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_gradients_from_and_into_every_order(order):
+    """The gradient that comes in may lie as oddly in memory as x, a constant one in a single value."""
+    spec = spec_of(partial=True, attention_factor=1.25)
+    x = ORDERS[order](torch.float64).detach().requires_grad_()
+    positions = torch.arange(7, 7 + x.shape[2])
+    for weights in (ORDERS[order](torch.float64), torch.ones((), dtype=torch.float64).expand(x.shape)):
+        [gradient] = torch.autograd.grad(rotate(x, Rotation(spec), positions), x, weights)
+        unscaled = expected(weights, spec_of(partial=True), -positions)  # R(-p) is the transposed of R(p)
+        scale = torch.ones(D, dtype=torch.float64)
+        scale[spec.rotary_offset : spec.rotary_offset + spec.rotary_dim] = 1.25
+        assert_rounded(gradient, unscaled * scale)
+
+
+@pytest.mark.parametrize("amp", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_autocast_leaves_it_alone(amp, dtype):
+    """Positions 256 and 257, and float32 values, would be the same in bfloat16; the dtype of x is kept, in and out of a gradient."""
+    rotation, positions = Rotation(spec_of()), torch.tensor([256, 257, 2048, 2049, 2**24 + 1])
+    x = torch.randn(B, H, T, D, dtype=dtype, requires_grad=True)
+    want = rotate(x, rotation, positions)
+    [wanted] = torch.autograd.grad(want.sum(), x)
+    with torch.autocast("cpu", amp):
+        y = rotate(x, rotation, positions)
+        assert (x.float() @ x.float().transpose(2, 3)).dtype == amp  # autocast is at work
+        [gradient] = torch.autograd.grad(y.sum(), x)
+        with torch.no_grad():
+            in_place = rotate_(x.clone(), rotation, positions)
+    assert (y.dtype, gradient.dtype) == (dtype, dtype)
+    assert torch.equal(y, want)
+    assert torch.equal(gradient, wanted)
+    assert torch.equal(in_place, want)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_activation_checkpointing(use_reentrant):
+    """The second forward, inside of backward, gives the same values and so the same gradients."""
+    rotation, positions = Rotation(spec_of()), torch.randint(0, 100000, (B, T))
+    x, weight = torch.randn(B, H, T, D, requires_grad=True), torch.randn(D, D, requires_grad=True)
+    calls = 0
+
+    def block(x, positions):
+        nonlocal calls
+        calls += 1
+        return rotate(x @ weight, rotation, positions).pow(2).cumsum(2)
+
+    block(x, positions).sum().backward()
+    wanted, (x.grad, weight.grad) = (x.grad, weight.grad), (None, None)
+    checkpoint(block, x, positions, use_reentrant=use_reentrant).sum().backward()
+    assert calls == 3
+    assert torch.equal(x.grad, wanted[0])
+    assert torch.equal(weight.grad, wanted[1])
 
 
 def test_in_place_refuses_where_a_gradient_is_needed():
@@ -228,6 +294,19 @@ def test_in_place_refuses_memory_it_cannot_write():
         rotate_(torch.zeros(1, H, T, D).expand(B, H, T, D), rotation)
     with pytest.raises(gnomon.Error, match="contiguous last axis"):
         rotate_(torch.zeros(B, H, D, T).transpose(2, 3), rotation)
+    for order in READ_ONLY:
+        x = ORDERS[order](torch.float32)
+        before = x.clone()
+        with pytest.raises(gnomon.Error):
+            rotate_(x, rotation, 3)
+        assert torch.equal(x, before)
+
+
+def test_refused_memory_formats():
+    for x, message in [(torch.zeros(B, H, T, D).to_sparse(), "sparse_coo"), (torch.nested.nested_tensor([torch.zeros(H, T, D)]), "nested")]:
+        for function in (rotate, rotate_):
+            with pytest.raises(TypeError, match=f"x: expected a dense tensor, got .*{message}"):
+                function(x, Rotation(spec_of()))
 
 
 def test_negative_views():
@@ -241,7 +320,7 @@ def test_negative_views():
     assert torch.equal(negative, x)
 
 
-@pytest.mark.parametrize("order", [order for order in ORDERS if order != "no token"])
+@pytest.mark.parametrize("order", [order for order in ORDERS if order not in ("no token", "no batch")])
 def test_opcheck(order):
     rotation = Rotation(spec_of(partial=True, attention_factor=1.25))
     x = ORDERS[order](torch.float64)
@@ -249,7 +328,7 @@ def test_opcheck(order):
     torch.library.opcheck(torch.ops.gnomon.rotate.default, (x, *arguments))
     torch.library.opcheck(torch.ops.gnomon.rotate.default, (x.clone().requires_grad_(), *arguments))
     torch.library.opcheck(torch.ops.gnomon.rotate.default, (x, torch.zeros(B, x.shape[2], dtype=torch.int64), *arguments[1:]))
-    if order not in ("expanded", "channels not contiguous"):
+    if order not in READ_ONLY:
         torch.library.opcheck(torch.ops.gnomon.rotate_.default, (x.clone(), *arguments))
 
 
@@ -282,3 +361,78 @@ def test_in_place_compiles_too():
 
     x, positions = torch.randn(B, H, T, D), torch.arange(T)
     assert torch.allclose(torch.compile(twice, fullgraph=True, backend="aot_eager")(x, positions), twice(x, positions), atol=1e-6)
+
+
+@pytest.mark.parametrize("wrapped", ["autocast", "checkpoint"])
+def test_compiles_inside_of(wrapped):
+    torch.compiler.reset()
+    rotation, positions = Rotation(spec_of()), torch.arange(T)
+
+    def block(x):
+        if wrapped == "checkpoint":
+            return checkpoint(lambda x: rotate(x * 2, rotation, positions).pow(2), x, use_reentrant=False)
+        with torch.autocast("cpu", torch.bfloat16):
+            return rotate(x, rotation, positions) @ x.transpose(2, 3)
+
+    x = torch.randn(B, H, T, D, requires_grad=True)
+    y, want = torch.compile(block, fullgraph=True, backend="aot_eager")(x), block(x)
+    assert y.dtype == want.dtype
+    assert torch.allclose(y, want, atol=1e-6)
+    assert torch.allclose(*(torch.autograd.grad(out.float().sum(), x)[0] for out in (y, want)), atol=1e-5)
+
+
+@pytest.fixture
+def rope():
+    return RotaryEmbedding(spec_of("interleaved", partial=True, attention_factor=1.25))
+
+
+def q_and_k():
+    return torch.randn(B, 2 * H, T, D), torch.randn(B, T, H, D).transpose(1, 2)
+
+
+@pytest.mark.parametrize("positions", [None, 1000, torch.arange(7, 7 + T), torch.randint(0, 10**6, (B, T))], ids=["0", "int", "T", "BT"])
+def test_the_module_rotates_queries_and_keys(rope, positions):
+    q, k = q_and_k()
+    ids = torch.arange(T) + (positions or 0) if not isinstance(positions, torch.Tensor) else positions
+    for y, x in zip(rope(q, k, positions), (q, k), strict=True):
+        assert_rounded(y, expected(x, rope.spec, ids))
+    with pytest.raises(ValueError, match="positions: expected"):
+        rope(q, k[:, :, :-1], ids)
+
+
+def test_the_module_has_no_state(rope):
+    q, k = q_and_k()
+    want = rope(q, k, 1000)
+    cast = copy.deepcopy(rope).to(torch.bfloat16).half().double()
+    pickled = pickle.loads(pickle.dumps(rope))
+    with torch.device("meta"):
+        emptied = RotaryEmbedding(rope.spec).to_empty(device="cpu")  # how transformers loads a checkpoint
+    for other in (cast, pickled, emptied, RotaryEmbedding(gnomon.frequencies(rope.spec))):
+        assert all(torch.equal(a, b) for a, b in zip(other(q, k, 1000), want, strict=True))
+        assert other.spec == rope.spec
+    assert [*rope.parameters(), *rope.buffers()] == []
+    assert rope.state_dict() == {}
+    rope.load_state_dict({}, strict=True)
+
+
+def test_the_module_says_what_it_is():
+    yarn = gnomon.rotary.Yarn(factor=4, original_max_position_embeddings=2048)
+    rope = RotaryEmbedding(gnomon.RotarySpec(yarn, theta=10000.0, head_dim=D))
+    for part in ("RotaryEmbedding(rule=yarn", "theta=10000.0", "rotary_dim=16", "layout=half_split", "factor=4.0"):
+        assert part in repr(rope)
+    assert "None" not in repr(rope)
+    with pytest.raises(ValueError, match="expected exact frequencies"):
+        RotaryEmbedding(gnomon.frequencies(spec_of(), "hf"))
+
+
+def test_the_module_compiles_and_exports(rope):
+    torch.compiler.reset()
+    (q, k), positions = q_and_k(), torch.arange(T)
+    want = rope(q, k, positions)
+    compiled = torch.compile(rope, fullgraph=True, backend="aot_eager")
+    for made in (compiled, torch.export.export(rope, (q, k, positions)).module()):
+        assert all(torch.equal(a, b) for a, b in zip(made(q, k, positions), want, strict=True))
+    weights = q_and_k()
+    q, k = q.requires_grad_(), k.requires_grad_()
+    gradients, wanted = (torch.autograd.grad(made(q, k, positions), (q, k), weights) for made in (compiled, rope))
+    assert all(torch.equal(a, b) for a, b in zip(gradients, wanted, strict=True))
