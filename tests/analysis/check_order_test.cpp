@@ -108,7 +108,7 @@ TEST(CheckOrder, AMagnitudeForgottenOnKeysIsRejected) {
 
 TEST(CheckOrder, KeysTurnedTheOtherWayAreRejected) {
   const auto backwards = [made = gnomon::frequencies(plain())](const TensorView& x, const Range& positions) {
-    gnomon::rotate(x, made, positions, gnomon::Direction::transposed);
+    gnomon::rotate(x, made, positions, {.direction = gnomon::Direction::transposed});
   };
   EXPECT_EQ(failures(gnomon::check_order(plain(), right(plain()), backwards)), (Names{"composition", "shift-1", "shift-1000000"}));
 }
