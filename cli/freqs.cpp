@@ -27,15 +27,16 @@ void print_json(Output& out, const Frequencies& result) {
             json_numbers(result.wavelength()), json_number(result.attention_factor));
 }
 
-/// The same widths and base without scaling, to say how much slower each pair became.
+/// The same widths and base without scaling, to say how much slower each pair became; zeros for a rule without a base.
 std::vector<double> unscaled(const Frequencies& result) {
   RotarySpec spec = result.spec;
   spec.rule = rotary::Default{};
+  if (spec.theta == 0) return std::vector<double>(result.inv_freq.size());
   return frequencies(spec, result.numerics).inv_freq;
 }
 
 std::string quotient(double numerator, double denominator) {
-  return denominator == 0 ? "-" : fmt::format("{:.6g}", numerator / denominator);
+  return denominator == 0 || numerator == 0 ? "-" : fmt::format("{:.6g}", numerator / denominator);
 }
 
 void print_people(Output& out, const Frequencies& result, std::optional<std::int64_t> length) {

@@ -22,6 +22,7 @@ Verb add_inspect(CLI::App& root);
 Verb add_freqs(CLI::App& root);
 Verb add_table(CLI::App& root);
 Verb add_check_order(CLI::App& root);
+Verb add_bench(CLI::App& root);
 Verb add_version(CLI::App& root);
 Verb add_completion(CLI::App& root);
 Verb add_help(CLI::App& root);

@@ -54,8 +54,9 @@ std::vector<OrderReport> check_order();
 ///   norm          |R(p) x| = a |x| over the rotated channels
 ///   composition   R(i)ᵀ R(j) = a R(j − i)
 ///   shift         ⟨R(i + s) q, R(j + s) k⟩ = ⟨R(i) q, R(j) k⟩ for s = 1 and for s = 1,000,000
-/// For xpos, which is more than a rotation, permutation and shift-1 only. Errors are those of unit vectors, held to the roundings of double arithmetic whatever the position.
-/// Throws what frequencies() throws for a bad spec. Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.
+/// For xpos, which is more than a rotation, permutation and shift-1 only. Errors are those of unit vectors, held to the roundings of double
+/// arithmetic whatever the position. Throws what frequencies() throws for a bad spec. Source: Su et al. 2021, RoFormer, arXiv:2104.09864,
+/// section 3.2.
 OrderReport check_order(const RotarySpec& spec);
 
 /// The same for rotations of queries and of keys made elsewhere, which should be those of the spec.

@@ -19,6 +19,7 @@
 #include "gnomon/table.hpp"
 
 // ④ what the hot loop does
+#include "gnomon/embed.hpp"
 #include "gnomon/layout.hpp"
 #include "gnomon/rotate.hpp"
 

@@ -11,99 +11,19 @@
 #include <vector>
 
 #include "kernels/rotate.hpp"
+#include "operations/views.hpp"
 #include "plan/position_grid.hpp"
 
 namespace gnomon {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
-
-std::string text(const std::array<std::int64_t, 4>& shape) {
-  return fmt::format("({}, {}, {}, {})", shape[0], shape[1], shape[2], shape[3]);
-}
-
-void check_view(std::string_view name, const ConstTensorView& view, int head_dim) {
-  for (const auto extent : view.shape) {
-    if (extent < 0) refuse(fmt::format("{}: expected extents of at least 0, got {}", name, text(view.shape)));
-  }
-  if (view.shape[3] != head_dim) {
-    refuse(fmt::format("{}: expected shape (B, H, T, {}), the head_dim of the spec, got {}", name, head_dim, text(view.shape)));
-  }
-  if (view.strides[3] != 1) refuse(fmt::format("{}: expected a contiguous last axis (stride 1), got stride {}", name, view.strides[3]));
-  if (view.data == nullptr && view.shape[0] * view.shape[1] * view.shape[2] != 0)
-    refuse(fmt::format("{}: expected memory, got null", name));
-  if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) != 0) {
-    refuse(fmt::format("{}: expected memory aligned to its dtype ({} bytes)", name, size_of(view.dtype)));
-  }
-}
-
-bool empty(const ConstTensorView& view) { return view.shape[0] == 0 || view.shape[1] == 0 || view.shape[2] == 0; }
-
-struct Axis {
-  std::int64_t stride, number;
-};
-
-/// A view as memory: its first byte, and its axes with positive strides in bytes, the smallest first. The last axis is a run of bytes.
-struct Layout {
-  std::uintptr_t begin = 0;
-  std::int64_t run = 0;
-  std::array<Axis, 3> axes{};
-
-  explicit Layout(const ConstTensorView& view) : begin(reinterpret_cast<std::uintptr_t>(view.data)) {
-    const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-    run = view.shape[3] * size;
-    for (std::size_t i = 0; i < 3; i++) {
-      const std::int64_t stride = view.strides[i] * size;
-      if (stride < 0) begin -= static_cast<std::uintptr_t>(-stride) * static_cast<std::uintptr_t>(view.shape[i] - 1);
-      axes[i] = {view.shape[i] == 1 ? 0 : std::abs(stride), view.shape[i]};
-    }
-    std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
-  }
-  /// Bytes that the axes with strides below `limit` reach over.
-  std::int64_t reach(std::int64_t limit) const {
-    std::int64_t bytes = run;
-    for (const auto& axis : axes) {
-      if (axis.stride < limit) bytes += axis.stride * (axis.number - 1);
-    }
-    return bytes;
-  }
-};
-
-/// Whether writing one head could change another: true when an axis steps less than the axes below it reach.
-bool overlaps_itself(const Layout& layout) {
-  return std::any_of(layout.axes.begin(), layout.axes.end(),
-                     [&](const Axis& axis) { return axis.number > 1 && axis.stride < layout.reach(axis.stride); });
-}
-
-/// Whether two views share no byte: because one ends before the other begins, or because both step alike along an axis and never meet
-/// within a step, as the queries and keys of one fused projection.
-bool are_apart(const Layout& a, const Layout& b) {
-  constexpr auto whole = std::numeric_limits<std::int64_t>::max();
-  const auto a_end = a.begin + static_cast<std::uintptr_t>(a.reach(whole)), b_end = b.begin + static_cast<std::uintptr_t>(b.reach(whole));
-  if (a_end <= b.begin || b_end <= a.begin) return true;
-  for (const auto& axis : a.axes) {
-    const bool common = std::any_of(b.axes.begin(), b.axes.end(), [&](const Axis& other) { return other.stride == axis.stride; });
-    if (axis.stride == 0 || !common) continue;
-    const auto step = static_cast<std::uintptr_t>(axis.stride);
-    const auto multiple = [&](const Axis& other) { return other.stride < axis.stride || other.stride % axis.stride == 0; };
-    if (!std::all_of(a.axes.begin(), a.axes.end(), multiple) || !std::all_of(b.axes.begin(), b.axes.end(), multiple)) continue;
-    const auto from_a = static_cast<std::int64_t>((b.begin >= a.begin ? b.begin - a.begin : step - (a.begin - b.begin) % step) % step);
-    if (from_a >= a.reach(axis.stride) && from_a + b.reach(axis.stride) <= axis.stride) return true;
-  }
-  return false;
-}
-
 void check_memory(std::span<const RotateOperand> operands) {
   for (std::size_t i = 0; i < operands.size(); i++) {
     const auto& [x, out, side] = operands[i];
-    const Layout written(out);
-    if (overlaps_itself(written)) refuse("out: its strides make elements share memory, so it cannot be written");
-    const bool in_place = x.data == out.data && x.strides == out.strides;
-    if (!in_place && !are_apart(Layout(x), written)) {
-      refuse("out: overlaps x; pass the very same view to rotate in place, or memory of its own");
-    }
+    if (is_empty(x)) continue;
+    check_written(x, out);
     for (std::size_t j = 0; j < operands.size(); j++) {
-      if (j == i || (are_apart(written, Layout(operands[j].x)) && are_apart(written, Layout(operands[j].out)))) continue;
+      if (j == i || is_empty(operands[j].x) || (are_apart(out, operands[j].x) && are_apart(out, operands[j].out))) continue;
       refuse(fmt::format("operands: {} is written where {} has its elements", i, j));
     }
   }
@@ -123,10 +43,9 @@ void check_rotation(const Rotation& rotation) {
 
 void check_operand(const RotateOperand& operand, const RotateOperand& first, const Rotation& rotation) {
   const auto& [x, out, side] = operand;
-  check_view("x", x, rotation.head_dim);
-  check_view("out", out, rotation.head_dim);
-  if (x.shape != out.shape) refuse(fmt::format("out: expected the shape of x {}, got {}", text(x.shape), text(out.shape)));
-  if (x.dtype != out.dtype) refuse(fmt::format("out: expected the dtype of x ({}), got {}", name_of(x.dtype), name_of(out.dtype)));
+  check_view("x", x, rotation.head_dim, "head_dim of the spec");
+  check_view("out", out, rotation.head_dim, "head_dim of the spec");
+  check_same(x, out);
   if (x.shape[0] != first.x.shape[0] || x.shape[2] != first.x.shape[2] || x.dtype != first.x.dtype) {
     refuse(fmt::format("operands: expected the batch, tokens and dtype of the first, {} {}, got {} {}", text(first.x.shape),
                        name_of(first.x.dtype), text(x.shape), name_of(x.dtype)));
@@ -287,7 +206,7 @@ Rotation::Rotation(const RotaryTable& rows)
 
 void rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions, const RotateOptions& options) {
   const auto strides = check(operands, rotation, positions, options);
-  if (std::all_of(operands.begin(), operands.end(), [](const auto& operand) { return empty(operand.x); })) return;
+  if (std::all_of(operands.begin(), operands.end(), [](const auto& operand) { return is_empty(operand.x); })) return;
   check_memory(operands);
   const PositionGrid grid(positions, strides);
   if (!run_kernel(operands, rotation, grid, options)) reference::rotate(operands, rotation, positions, options);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operations/views.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "gnomon/error.hpp"
+
+namespace gnomon {
+namespace {
+
+struct Axis {
+  std::int64_t stride, number;
+};
+
+/// A view as memory: its first byte, and its axes with positive strides in bytes, the smallest first. The last axis is a run of bytes.
+struct Layout {
+  std::uintptr_t begin = 0;
+  std::int64_t run = 0;
+  std::array<Axis, 3> axes{};
+
+  explicit Layout(const ConstTensorView& view) : begin(reinterpret_cast<std::uintptr_t>(view.data)) {
+    const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+    run = view.shape[3] * size;
+    for (std::size_t i = 0; i < 3; i++) {
+      const std::int64_t stride = view.strides[i] * size;
+      if (stride < 0) begin -= static_cast<std::uintptr_t>(-stride) * static_cast<std::uintptr_t>(view.shape[i] - 1);
+      axes[i] = {view.shape[i] == 1 ? 0 : std::abs(stride), view.shape[i]};
+    }
+    std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
+  }
+  /// Bytes that the axes with strides below `limit` reach over.
+  std::int64_t reach(std::int64_t limit) const {
+    std::int64_t bytes = run;
+    for (const auto& axis : axes) {
+      if (axis.stride < limit) bytes += axis.stride * (axis.number - 1);
+    }
+    return bytes;
+  }
+};
+
+}  // namespace
+
+void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+std::string text(const std::array<std::int64_t, 4>& shape) {
+  return fmt::format("({}, {}, {}, {})", shape[0], shape[1], shape[2], shape[3]);
+}
+
+void check_view(std::string_view name, const ConstTensorView& view, std::int64_t width, std::string_view what) {
+  for (const auto extent : view.shape) {
+    if (extent < 0) refuse(fmt::format("{}: expected extents of at least 0, got {}", name, text(view.shape)));
+  }
+  if (view.shape[3] != width) {
+    refuse(fmt::format("{}: expected a last axis of {}, the {}, got {}", name, width, what, text(view.shape)));
+  }
+  if (view.strides[3] != 1) refuse(fmt::format("{}: expected a contiguous last axis (stride 1), got stride {}", name, view.strides[3]));
+  if (view.data == nullptr && view.shape[0] * view.shape[1] * view.shape[2] != 0)
+    refuse(fmt::format("{}: expected memory, got null", name));
+  if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) != 0) {
+    refuse(fmt::format("{}: expected memory aligned to its dtype ({} bytes)", name, size_of(view.dtype)));
+  }
+}
+
+bool is_empty(const ConstTensorView& view) { return view.shape[0] == 0 || view.shape[1] == 0 || view.shape[2] == 0; }
+
+bool overlaps_itself(const ConstTensorView& view) {
+  const Layout layout(view);
+  std::int64_t reach = layout.run;
+  for (const auto& axis : layout.axes) {
+    if (axis.number == 1) continue;
+    if (axis.stride < reach) return true;  // it steps less than the axes below it reach
+    reach += axis.stride * (axis.number - 1);
+  }
+  return false;
+}
+
+bool are_apart(const ConstTensorView& first, const ConstTensorView& second) {
+  const Layout a(first), b(second);
+  constexpr auto whole = std::numeric_limits<std::int64_t>::max();
+  const auto a_end = a.begin + static_cast<std::uintptr_t>(a.reach(whole)), b_end = b.begin + static_cast<std::uintptr_t>(b.reach(whole));
+  if (a_end <= b.begin || b_end <= a.begin) return true;
+  for (const auto& axis : a.axes) {
+    const bool common = std::any_of(b.axes.begin(), b.axes.end(), [&](const Axis& other) { return other.stride == axis.stride; });
+    if (axis.stride == 0 || !common) continue;
+    const auto step = static_cast<std::uintptr_t>(axis.stride);
+    const auto multiple = [&](const Axis& other) { return other.stride < axis.stride || other.stride % axis.stride == 0; };
+    if (!std::all_of(a.axes.begin(), a.axes.end(), multiple) || !std::all_of(b.axes.begin(), b.axes.end(), multiple)) continue;
+    const auto from_a = static_cast<std::int64_t>((b.begin >= a.begin ? b.begin - a.begin : step - (a.begin - b.begin) % step) % step);
+    if (from_a >= a.reach(axis.stride) && from_a + b.reach(axis.stride) <= axis.stride) return true;
+  }
+  return false;
+}
+
+void check_same(const ConstTensorView& x, const TensorView& out) {
+  if (x.shape != out.shape) refuse(fmt::format("out: expected the shape of x {}, got {}", text(x.shape), text(out.shape)));
+  if (x.dtype != out.dtype) refuse(fmt::format("out: expected the dtype of x ({}), got {}", name_of(x.dtype), name_of(out.dtype)));
+}
+
+void check_written(const ConstTensorView& x, const TensorView& out) {
+  if (overlaps_itself(out)) refuse("out: its strides make elements share memory, so it cannot be written");
+  if (x.data == out.data && x.strides == out.strides) return;
+  if (!are_apart(x, out)) refuse("out: overlaps x; pass the very same view to work in place, or memory of its own");
+}
+
+}  // namespace gnomon
