@@ -13,48 +13,6 @@
 namespace gnomon::cli {
 namespace {
 
-/// What every rotary object has beside the fields of its rule; see RotarySpec.
-const std::vector<FieldInfo>& rotary_fields() {
-  static const std::vector<FieldInfo> fields{
-      {"theta", "number", "a positive number", "base of the frequencies", true, ""},
-      {"head_dim", "integer", "an integer from 1 to 65536", "full width of a query or key", true, ""},
-      {"rotary_dim", "integer", "an even integer from 2 to head_dim", "how many channels turn; head_dim when left out", false, ""},
-      {"rotary_offset", "integer", "an integer from 0 to head_dim - rotary_dim", "first channel that turns", false, "0"},
-      {"layout", "half_split | interleaved", "half_split | interleaved",
-       "which channels form pair i: (i, i + rotary_dim/2) or (2i, 2i + 1)", false, "\"half_split\""},
-      {"attention_factor", "number", "a number of at least 0", "magnitude on cos and sin; what the rule implies when left out", false, ""},
-  };
-  return fields;
-}
-
-/// A value that makes a field's meaning visible: its default where that is allowed, a usual factor or length otherwise.
-template <class Rule, class Value>
-std::string example_value(const Field<Rule, Value>& field) {
-  if constexpr (!std::is_same_v<Value, double> && !std::is_same_v<Value, std::int64_t>) {
-    return "null";
-  } else {
-    if (field.name == "factor") return "4";
-    const auto value = static_cast<double>(Rule{}.*field.member);
-    const bool allowed = field.bound.low_included ? value >= field.bound.low : value > field.bound.low;
-    return fmt::format("{}", allowed ? value : 8192);
-  }
-}
-
-/// A rule object with all that is required and nothing else.
-std::string example_of(std::string_view name) {
-  std::string example;
-  for_each_rotary_rule([&]<class Rule>(const Rule&) {
-    if (Rule::name != name) return;
-    example = fmt::format(R"({{"rule": "{}", "theta": 10000, "head_dim": 128)", name);
-    const auto add = [&](const auto& field) {
-      if (field.required) example += fmt::format(R"(, "{}": {})", field.name, example_value(field));
-    };
-    std::apply([&](const auto&... field) { (add(field), ...); }, Rule::fields);
-    example += "}";
-  });
-  return example;
-}
-
 std::optional<RuleInfo> rule_named(const std::string& name) {
   for (const auto& rule : list_rules()) {
     if (rule.name == name) return rule;
@@ -93,8 +51,8 @@ void print_json(Output& out, const RuleInfo& rule) {
   out.print(R"({{"schema": 1, "kind": {}, "name": {}, "summary": {}, "formula": {}, "citation": {}, "in_transformers": {}, )",
             json_quote(rule.kind), json_quote(rule.name), json_quote(rule.summary), json_quote(rule.formula), json_quote(rule.citation),
             rule.in_transformers);
-  out.print("\"fields\": {}, \"common_fields\": {}, \"example\": {}}}\n", json_fields(rule.fields), json_fields(rotary_fields()),
-            example_of(rule.name));
+  out.print("\"fields\": {}, \"common_fields\": {}, \"example\": {}}}\n", json_fields(rule.fields), json_fields(rule.common_fields),
+            rule.example);
 }
 
 void print_section(Output& out, std::string_view name) { out.print("\n  {}\n", styled(Style::label, name)); }
@@ -126,15 +84,19 @@ void print_people(Output& out, const RuleInfo& rule) {
     section("fields");
     print_fields(out, rule.fields);
   }
-  section("fields of every rotary object");
-  print_fields(out, rotary_fields());
+  section(fmt::format("fields of every {} object", rule.kind));
+  print_fields(out, rule.common_fields);
   section("numerics");
   paragraph(rule.in_transformers ? "exact, and hf: the float32 steps of the transformers library"
                                  : "exact only: the transformers library has no such rule, so there is no hf");
   section("source");
   paragraph(rule.citation);
   section("try it");
-  out.print("    gnomon freqs --rotary {}\n", shell_quote(example_of(rule.name)));
+  if (rule.kind == "rotary") {
+    out.print("    gnomon freqs --rotary {}\n", shell_quote(rule.example));
+  } else {
+    out.print("    in Python: gnomon.AbsoluteSpec.from_json('{}')\n", rule.example);
+  }
 }
 
 void print_json(Output& out, const DoubtInfo& doubt) {

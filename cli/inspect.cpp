@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gnomon inspect: the position set-up of a model, where each value comes from, and what is doubtful about it.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -63,7 +65,8 @@ std::string model_text(const Model& model) {
 
 /// The fields of a rule that are not at their default, in its order.
 std::string rule_text(const RotarySpec& spec) {
-  std::vector<std::string> parts{fmt::format("theta {}", spec.theta)};
+  std::vector<std::string> parts;
+  if (spec.theta > 0) parts.push_back(fmt::format("theta {}", spec.theta));
   const auto add = [&](const auto& field, const auto& rule) {
     using Rule = std::remove_cvref_t<decltype(rule)>;
     const auto& value = rule.*field.member;
@@ -73,6 +76,9 @@ std::string rule_text(const RotarySpec& spec) {
       parts.push_back(fmt::format("{} {}", spoken(field.name), enum_names<Value>[static_cast<std::size_t>(value)]));
     } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
       parts.push_back(fmt::format("{} {}", spoken(field.name), *value));
+    } else if constexpr (std::is_same_v<Value, std::vector<double>>) {
+      const auto [least, greatest] = std::minmax_element(value.begin(), value.end());
+      if (!value.empty()) parts.push_back(fmt::format("{} {} to {}", spoken(field.name), *least, *greatest));
     } else {
       parts.push_back(fmt::format("{} {}", spoken(field.name), value));
     }
@@ -80,6 +86,11 @@ std::string rule_text(const RotarySpec& spec) {
   std::visit([&](const auto& rule) { std::apply([&](const auto&... field) { (add(field, rule), ...); }, rule.fields); }, spec.rule);
   if (spec.rotary_dim != spec.head_dim) parts.push_back(fmt::format("{} of {} channels", spec.rotary_dim, spec.head_dim));
   if (spec.rotary_offset != 0) parts.push_back(fmt::format("from channel {}", spec.rotary_offset));
+  if (spec.axes > 1) parts.push_back(fmt::format("{} axes", spec.axes));
+  if (!spec.sections.empty()) {
+    parts.push_back(
+        fmt::format("sections {} {}", fmt::join(spec.sections, "/"), enum_names<SectionOrder>[static_cast<int>(spec.section_order)]));
+  }
   const double magnitude = effective_attention_factor(spec);
   if (magnitude != 1) parts.push_back(fmt::format("attention_factor {:.6g}", magnitude));
   parts.push_back(fmt::format("layout {}", enum_names<PairLayout>[static_cast<std::size_t>(spec.layout)]));
@@ -88,6 +99,10 @@ std::string rule_text(const RotarySpec& spec) {
 
 /// What the rule does to the pairs: "29 of 64 pairs unchanged · 6 blended · 29 divided by 8".
 std::string scaling_text(const Frequencies& scaled) {
+  const auto still = std::count(scaled.inv_freq.begin(), scaled.inv_freq.end(), 0.0);
+  if (still > 0)
+    return fmt::format("{} of {} pairs turn", scaled.inv_freq.size() - static_cast<std::size_t>(still), scaled.inv_freq.size());
+  if (scaled.spec.theta == 0) return "";
   RotarySpec unscaled = scaled.spec;
   unscaled.rule = rotary::Default{};
   const auto before = frequencies(unscaled).inv_freq;

@@ -120,7 +120,9 @@ struct RuleInfo {
   std::string kind;  ///< "rotary" or "absolute"
   std::string name, summary, formula, citation;
   bool in_transformers;
-  std::vector<FieldInfo> fields;
+  std::vector<FieldInfo> fields;         ///< of the rule
+  std::vector<FieldInfo> common_fields;  ///< of every object of its kind
+  std::string example;                   ///< canonical JSON with all that is required and nothing else
 };
 
 /// Every registered rule, in the order of its list.

@@ -147,6 +147,21 @@ void bind_rule(nb::module_& module) {
   type.attr("name") = std::string(Rule::name);
 }
 
+nb::list field_dicts(const std::vector<gnomon::FieldInfo>& fields) {
+  nb::list result;
+  for (const auto& field : fields) {
+    nb::dict entry;
+    entry["name"] = field.name;
+    entry["type"] = field.type;
+    entry["bound"] = field.bound;
+    entry["doc"] = field.doc;
+    entry["required"] = field.required;
+    entry["default"] = field.default_value;
+    result.append(entry);
+  }
+  return result;
+}
+
 nb::dict rule_dict(const gnomon::RuleInfo& info) {
   nb::dict result;
   result["kind"] = info.kind;
@@ -155,18 +170,9 @@ nb::dict rule_dict(const gnomon::RuleInfo& info) {
   result["formula"] = info.formula;
   result["citation"] = info.citation;
   result["in_transformers"] = info.in_transformers;
-  nb::list fields;
-  for (const auto& field : info.fields) {
-    nb::dict entry;
-    entry["name"] = field.name;
-    entry["type"] = field.type;
-    entry["bound"] = field.bound;
-    entry["doc"] = field.doc;
-    entry["required"] = field.required;
-    entry["default"] = field.default_value;
-    fields.append(entry);
-  }
-  result["fields"] = fields;
+  result["fields"] = field_dicts(info.fields);
+  result["common_fields"] = field_dicts(info.common_fields);
+  result["example"] = info.example;
   return result;
 }
 
@@ -248,5 +254,5 @@ void bind_spec(nb::module_& module) {
         for (const auto& info : gnomon::list_rules()) rules.append(rule_dict(info));
         return rules;
       },
-      "Every registered rule as a dict: kind, name, summary, formula, citation, in_transformers, fields.");
+      "Every registered rule as a dict: kind, name, summary, formula, citation, in_transformers, fields, common_fields, example.");
 }

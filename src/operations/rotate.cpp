@@ -23,8 +23,10 @@ void check_memory(std::span<const RotateOperand> operands) {
     if (is_empty(x)) continue;
     check_written(x, out);
     for (std::size_t j = 0; j < operands.size(); j++) {
-      if (j == i || is_empty(operands[j].x) || (are_apart(out, operands[j].x) && are_apart(out, operands[j].out))) continue;
-      refuse(fmt::format("operands: {} is written where {} has its elements", i, j));
+      const auto& other = operands[j];
+      if (j == i || is_empty(other.x)) continue;
+      const bool apart = are_apart(out, other.out) && (other.x.data == other.out.data || are_apart(out, other.x));
+      if (!apart) refuse(fmt::format("operands: {} is written where {} has its elements", i, j));
     }
   }
 }
@@ -123,19 +125,22 @@ PositionGrid::Strides check(std::span<const RotateOperand> operands, const Rotat
 }
 
 /// Large tensors are cut into tasks of tokens and, where these are few, batch rows; a small one is done before a thread wakes up.
-std::vector<kernels::RotatePart> parts(std::int64_t batch, std::int64_t tokens, std::int64_t bytes, const Executor* executor) {
-  constexpr std::int64_t worth_threads = 256 << 10, least_task = 32 << 10, tasks_per_thread = 8;
-  if (executor == nullptr || executor->width() < 2 || bytes < worth_threads) return {{0, batch, 0, tokens}};
-  const std::int64_t wanted = std::min(tasks_per_thread * static_cast<std::int64_t>(executor->width()), bytes / least_task);
-  const std::int64_t by_token = std::min(tokens, wanted), by_row = std::min(batch, (wanted + by_token - 1) / by_token);
-  std::vector<kernels::RotatePart> result;
-  for (std::int64_t b = 0; b < by_row; b++) {
-    for (std::int64_t t = 0; t < by_token; t++) {
-      result.push_back({batch * b / by_row, batch * (b + 1) / by_row, tokens * t / by_token, tokens * (t + 1) / by_token});
-    }
+struct Cut {
+  std::int64_t batch, tokens, by_row = 1, by_token = 1;
+
+  Cut(std::int64_t batch_, std::int64_t tokens_, std::int64_t bytes, const Executor* executor) : batch(batch_), tokens(tokens_) {
+    constexpr std::int64_t worth_threads = 256 << 10, least_task = 32 << 10, tasks_per_thread = 8;
+    if (executor == nullptr || executor->width() < 2 || bytes < worth_threads) return;
+    const std::int64_t wanted = std::min(tasks_per_thread * static_cast<std::int64_t>(executor->width()), bytes / least_task);
+    by_token = std::min(tokens, wanted);
+    by_row = std::min(batch, (wanted + by_token - 1) / by_token);
   }
-  return result;
-}
+  std::int64_t number() const { return by_row * by_token; }
+  kernels::RotatePart part(std::int64_t task) const {
+    const std::int64_t b = task / by_token, t = task % by_token;
+    return {batch * b / by_row, batch * (b + 1) / by_row, tokens * t / by_token, tokens * (t + 1) / by_token};
+  }
+};
 
 /// The kernel takes every dtype but f64.
 bool run_kernel(std::span<const RotateOperand> operands, const Rotation& rotation, const PositionGrid& grid, const RotateOptions& options) {
@@ -172,11 +177,12 @@ bool run_kernel(std::span<const RotateOperand> operands, const Rotation& rotatio
   job.transposed = options.direction == Direction::transposed;
   job.magnitude = static_cast<float>(rotation.magnitude);
   job.prefetch = bytes > beyond_caches;
-  const auto tasks = parts(shape[0], shape[2], bytes, options.executor);
-  if (tasks.size() == 1) {
-    kernels::rotate(dtype, job, tasks[0]);
+  const Cut cut(shape[0], shape[2], bytes, options.executor);
+  if (cut.number() == 1) {
+    kernels::rotate(dtype, job, cut.part(0));
   } else {
-    options.executor->run(tasks.size(), [&](std::size_t task) { kernels::rotate(dtype, job, tasks[task]); });
+    options.executor->run(static_cast<std::size_t>(cut.number()),
+                          [&](std::size_t task) { kernels::rotate(dtype, job, cut.part(static_cast<std::int64_t>(task))); });
   }
   return true;
 }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
+#include <utility>
 
 #include "gnomon/error.hpp"
 
@@ -41,6 +41,18 @@ struct Layout {
     return bytes;
   }
 };
+
+/// First byte and the byte past the last one that a view touches.
+std::pair<std::uintptr_t, std::uintptr_t> extent(const ConstTensorView& view) {
+  std::int64_t low = 0, high = view.shape[3];
+  for (std::size_t axis = 0; axis < 3; axis++) {
+    const std::int64_t reach = (view.shape[axis] - 1) * view.strides[axis];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto base = reinterpret_cast<std::uintptr_t>(view.data);
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+  return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
+}
 
 }  // namespace
 
@@ -79,10 +91,10 @@ bool overlaps_itself(const ConstTensorView& view) {
 }
 
 bool are_apart(const ConstTensorView& first, const ConstTensorView& second) {
+  const auto [a_begin, a_end] = extent(first);
+  const auto [b_begin, b_end] = extent(second);
+  if (a_end <= b_begin || b_end <= a_begin) return true;
   const Layout a(first), b(second);
-  constexpr auto whole = std::numeric_limits<std::int64_t>::max();
-  const auto a_end = a.begin + static_cast<std::uintptr_t>(a.reach(whole)), b_end = b.begin + static_cast<std::uintptr_t>(b.reach(whole));
-  if (a_end <= b.begin || b_end <= a.begin) return true;
   for (const auto& axis : a.axes) {
     const bool common = std::any_of(b.axes.begin(), b.axes.end(), [&](const Axis& other) { return other.stride == axis.stride; });
     if (axis.stride == 0 || !common) continue;
