@@ -36,7 +36,7 @@ demo: build  ## the main job on a real model: its set-up, and its loss by positi
 
 test: lint build test-cpp test-python  ## everything: set-up, build, style, dependency rule, C++ and Python tests
 
-test-cpp: setup  ## the C++ tests (PRESET=dev|release|asan|tsan)
+test-cpp: setup  ## the C++ tests (PRESET=dev|release|asan|tsan|clang)
 	cmake --preset $(PRESET)
 	cmake --build build/$(PRESET)
 	ctest --test-dir build/$(PRESET) --output-on-failure
