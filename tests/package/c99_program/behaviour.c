@@ -4,6 +4,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <gnomon/gnomon.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -156,6 +157,19 @@ static void rotations(const gnomon_rotary* rotary) {
   gnomon_rotary_destroy(hf);
 }
 
+static void* see_no_error(void* seen) {
+  *(int*)seen = strcmp(gnomon_last_error(), "") == 0;
+  return NULL;
+}
+
+static void threads(void) {
+  pthread_t other;
+  int clean = 0;
+  expect_failure(gnomon_rotary_create(NULL, GNOMON_EXACT, 0, NULL), GNOMON_INVALID_ARGUMENT, "rotary: ");
+  expect(pthread_create(&other, NULL, see_no_error, &clean) == 0 && pthread_join(other, NULL) == 0 && clean,
+         "each thread has its own error");
+}
+
 /* The last promise of all, since nothing can be allocated afterwards. */
 static void no_memory(void) {
   const struct rlimit none = {0, 0};
@@ -175,6 +189,7 @@ int main(void) {
   tables(rotary);
   rotations(rotary);
   gnomon_rotary_destroy(rotary);
+  threads();
   no_memory();
   return broken;
 }
