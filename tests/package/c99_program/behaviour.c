@@ -76,6 +76,20 @@ static void accessors(const gnomon_rotary* rotary) {
   expect_failure(gnomon_rotary_attention_factor(rotary, NULL), GNOMON_INVALID_ARGUMENT, "attention_factor: ");
 }
 
+/* The factor stands beside a table and goes into a rotation, once. A length is taken, though this rule has no use for it. */
+static void magnitude(void) {
+  gnomon_rotary* rotary = NULL;
+  double factor = 0, cos_[2], sin_[2], x[4] = {1, 0, 0, 0};
+  const gnomon_tensor head = {x, GNOMON_F64, {1, 1, 1, 4}, {4, 4, 4, 1}};
+  const gnomon_positions zero = {GNOMON_RANGE, 1, 0, NULL};
+  const char* json = "{\"rule\": \"default\", \"theta\": 10000, \"head_dim\": 4, \"attention_factor\": 3}";
+  expect(gnomon_rotary_create(json, GNOMON_EXACT, 4096, &rotary) == GNOMON_OK, "a rotary with a factor and a length");
+  expect(gnomon_rotary_attention_factor(rotary, &factor) == GNOMON_OK && factor == 3, "factor 3");
+  expect(gnomon_rotary_table(rotary, &zero, GNOMON_F64, cos_, sin_) == GNOMON_OK && cos_[0] == 1, "no factor in a table");
+  expect(gnomon_rotate(rotary, &head, &head, &zero, GNOMON_FORWARD) == GNOMON_OK && x[0] == 3, "the factor in a rotation, not 1, not 9");
+  gnomon_rotary_destroy(rotary);
+}
+
 /* cos and sin of angle p * 1 and p * 0.01, in every dtype; the angle of the C library's double functions is right to 1e-9 here. */
 static void tables(const gnomon_rotary* rotary) {
   const int64_t far[3] = {-7, 123456, 0};
@@ -186,6 +200,7 @@ int main(void) {
   gnomon_rotary* rotary = make(PLAIN, GNOMON_EXACT);
   create_failures();
   accessors(rotary);
+  magnitude();
   tables(rotary);
   rotations(rotary);
   gnomon_rotary_destroy(rotary);
