@@ -12,11 +12,11 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src cli pyth
 CPP = $(shell find include src cli python tests bench fuzz examples -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 INSTALLED := build/python/installed
 
-.PHONY: help setup build demo test test-cpp test-python lint tidy format bench mutants clean
+.PHONY: help setup build demo test test-cpp test-python test-arm64 lint tidy format bench mutants clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## install what is missing: Debian packages, .venv
 	@tools/setup
@@ -36,13 +36,16 @@ demo: build  ## the main job on a real model: its set-up, and its loss by positi
 
 test: lint build test-cpp test-python  ## everything: set-up, build, style, dependency rule, C++ and Python tests
 
-test-cpp: setup  ## the C++ tests (PRESET=dev|release|asan|tsan)
+test-cpp: setup  ## the C++ tests (PRESET=dev|release|asan|tsan|clang)
 	cmake --preset $(PRESET)
 	cmake --build build/$(PRESET)
 	ctest --test-dir build/$(PRESET) --output-on-failure
 
 test-python: build  ## the Python tests
 	$(BIN)/pytest tests
+
+test-arm64:  ## the kernel and oracle tests, cross-compiled for arm64 and run under qemu (slow; not part of test)
+	tools/test-arm64
 
 lint: setup  ## formatting, Python lint and the dependency rule
 	$(BIN)/clang-format --dry-run --Werror $(CPP)

@@ -57,7 +57,7 @@ void HfRotary::choose_block() {
 
 void HfRotary::compare_blocks(const json& scaling, const json& parameters) {
   for (const auto& [key, value] : scaling.items()) {
-    const auto same = [&](const char* name) { return parameters.contains(name) && parameters[name] == value; };
+    const auto same = [&, &ours = value](const char* name) { return parameters.contains(name) && parameters[name] == ours; };
     const bool is_type = key == "type" || key == "rope_type";
     if (same(key.c_str()) || (is_type && (same("type") || same("rope_type")))) continue;
     doubts_.add("rope-block-conflict", {keys_.full("rope_scaling"), keys_.full("rope_parameters")},

@@ -27,8 +27,8 @@ class Builder {
   RotaryResult build() {
     prepare();
     auto rule = make_rule();
-    const bool sound = width_is_sound() & theta_is_there();
-    if (rule && sound) make_spec(std::move(*rule));
+    const bool sound = width_is_sound(), based = theta_is_there();  // both are asked, for the doubts they raise
+    if (rule && sound && based) make_spec(std::move(*rule));
     settle_extent();
     return std::move(result_);
   }

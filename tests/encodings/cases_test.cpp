@@ -49,7 +49,7 @@ template <class Element>
 std::pair<double, double> kernel_cos_sin(const RotarySpec& spec, std::int64_t position, int pair) {
   Strided<Element> x({1, 1, 1, spec.head_dim}, Order::bhtd);
   const auto [first, second] = channels(spec, pair);
-  x.each([&](auto b, auto h, auto t, auto d) { x.at(b, h, t, d) = encode<Element>(d == first ? 1 : 0); });
+  x.each([&, one = first](auto b, auto h, auto t, auto d) { x.at(b, h, t, d) = encode<Element>(d == one ? 1 : 0); });
   gnomon::rotate(x.view(), gnomon::frequencies(spec), gnomon::Range{position, position + 1});
   return {decode(x.at(0, 0, 0, first)), decode(x.at(0, 0, 0, second))};
 }

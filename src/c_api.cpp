@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// ⑤ The C ABI over the public C++ headers: each function checks what C cannot promise, then calls its C++ namesake.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "gnomon/frequencies.hpp"
+#include "gnomon/gnomon.h"
+#include "gnomon/rotate.hpp"
+#include "gnomon/table.hpp"
+
+struct gnomon_rotary {
+  gnomon::Frequencies frequencies;
+};
+
+namespace {
+
+using gnomon::Error, gnomon::ErrorCode;
+
+// The text holds the message unless there is no memory for it; then a literal stands in.
+thread_local std::string last_error_text;
+thread_local const char* last_error = "";
+
+gnomon_status fail(gnomon_status status, const char* message) noexcept {
+  try {
+    last_error_text = message;
+    last_error = last_error_text.c_str();
+  } catch (...) {
+    last_error = "out of memory";
+  }
+  return status;
+}
+
+gnomon_status status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument:
+      return GNOMON_INVALID_ARGUMENT;
+    case ErrorCode::out_of_range:
+      return GNOMON_OUT_OF_RANGE;
+    case ErrorCode::unsupported:
+      return GNOMON_UNSUPPORTED;
+    case ErrorCode::malformed:
+      return GNOMON_MALFORMED;
+    case ErrorCode::io:
+      break;  // no function of the ABI reads files
+  }
+  return GNOMON_INTERNAL;
+}
+
+/// Runs the body of a function of the ABI; what it throws becomes a status and a message.
+template <class Body>
+gnomon_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return GNOMON_OK;
+  } catch (const Error& error) {
+    return fail(status_of(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(GNOMON_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::length_error&) {
+    return fail(GNOMON_OUT_OF_MEMORY, "out of memory");  // a container asked for more than there can be
+  } catch (const std::exception& error) {
+    return fail(GNOMON_INTERNAL, error.what());
+  } catch (...) {
+    return fail(GNOMON_INTERNAL, "unknown exception");
+  }
+}
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+template <class Value>
+Value& required(std::string_view name, Value* pointer) {
+  if (pointer == nullptr) refuse(fmt::format("{}: expected a pointer, got null", name));
+  return *pointer;
+}
+
+/// The C++ value of an integer from C, where the enumerators of both stand in the same order.
+template <class Enum>
+Enum choice(std::string_view name, std::int32_t value, std::initializer_list<std::string_view> names) {
+  if (value >= 0 && static_cast<std::size_t>(value) < names.size()) return static_cast<Enum>(value);
+  std::string expected;
+  for (const auto* each = names.begin(); each != names.end(); ++each) {
+    expected += fmt::format("{}{} ({})", each == names.begin() ? "" : " | ", *each, each - names.begin());
+  }
+  refuse(fmt::format("{}: expected {}, got {}", name, expected, value));
+}
+
+static_assert(static_cast<int>(gnomon::Numerics::hf) == GNOMON_HF && static_cast<int>(gnomon::Direction::transposed) == GNOMON_TRANSPOSED);
+static_assert(static_cast<int>(gnomon::DType::f64) == GNOMON_F64 && static_cast<int>(gnomon::DType::f32) == GNOMON_F32 &&
+              static_cast<int>(gnomon::DType::bf16) == GNOMON_BF16 && static_cast<int>(gnomon::DType::f16) == GNOMON_F16);
+
+gnomon::Numerics numerics_of(gnomon_numerics value) { return choice<gnomon::Numerics>("numerics", value, {"GNOMON_EXACT", "GNOMON_HF"}); }
+
+gnomon::DType dtype_of(std::string_view name, gnomon_dtype value) {
+  return choice<gnomon::DType>(name, value, {"GNOMON_F64", "GNOMON_F32", "GNOMON_BF16", "GNOMON_F16"});
+}
+
+gnomon::Direction direction_of(gnomon_direction value) {
+  return choice<gnomon::Direction>("direction", value, {"GNOMON_FORWARD", "GNOMON_TRANSPOSED"});
+}
+
+const gnomon::Frequencies& frequencies_of(const gnomon_rotary* rotary) { return required("rotary", rotary).frequencies; }
+
+gnomon::Range range_of(const gnomon_positions& positions) {
+  const auto first = positions.first, bound = gnomon::max_position;
+  if (positions.count > 0 && (first < -bound || first > bound)) {
+    throw Error(ErrorCode::out_of_range, fmt::format("positions.first: expected a number within ±2^33, got {}", first));
+  }
+  // A larger count leaves the contract from wherever it starts, and the library says so; the sum must not overflow before.
+  const auto count = static_cast<std::int64_t>(std::min<std::uint64_t>(positions.count, 2 * static_cast<std::uint64_t>(bound) + 2));
+  return {first, positions.count > 0 ? first + count : first};
+}
+
+gnomon::Positions positions_of(const gnomon_positions* pointer) {
+  const auto& positions = required("positions", pointer);
+  const auto kind = choice<int>("positions.kind", positions.kind, {"GNOMON_RANGE", "GNOMON_IDS"});
+  if (kind == GNOMON_RANGE) return range_of(positions);
+  return gnomon::Ids{{&required("positions.ids", positions.ids), positions.count}};
+}
+
+gnomon::TensorView view_of(std::string_view name, const gnomon_tensor* pointer) {
+  const auto& tensor = required(name, pointer);
+  gnomon::TensorView view{tensor.data, dtype_of(fmt::format("{}.dtype", name), tensor.dtype), {}, {}};
+  std::copy_n(tensor.shape, 4, view.shape.begin());
+  std::copy_n(tensor.strides, 4, view.strides.begin());
+  return view;
+}
+
+}  // namespace
+
+const char* gnomon_version(void) { return GNOMON_VERSION; }
+
+const char* gnomon_last_error(void) { return last_error; }
+
+gnomon_status gnomon_rotary_create(const char* json, gnomon_numerics numerics, int64_t length, gnomon_rotary** rotary) {
+  return guarded([&] {
+    auto& result = required("rotary", rotary);
+    const auto spec = gnomon::rotary_from_json(&required("json", json));
+    const auto given = length == 0 ? std::nullopt : std::optional(length);
+    result = new gnomon_rotary{gnomon::frequencies(spec, numerics_of(numerics), given)};
+  });
+}
+
+void gnomon_rotary_destroy(gnomon_rotary* rotary) { delete rotary; }
+
+gnomon_status gnomon_rotary_pairs(const gnomon_rotary* rotary, size_t* pairs) {
+  return guarded([&] { required("pairs", pairs) = frequencies_of(rotary).inv_freq.size(); });
+}
+
+gnomon_status gnomon_rotary_inv_freq(const gnomon_rotary* rotary, const double** inv_freq) {
+  return guarded([&] { required("inv_freq", inv_freq) = frequencies_of(rotary).inv_freq.data(); });
+}
+
+gnomon_status gnomon_rotary_attention_factor(const gnomon_rotary* rotary, double* attention_factor) {
+  return guarded([&] { required("attention_factor", attention_factor) = frequencies_of(rotary).attention_factor; });
+}
+
+gnomon_status gnomon_rotary_table(const gnomon_rotary* rotary, const gnomon_positions* positions, gnomon_dtype dtype, void* cos,
+                                  void* sin) {
+  return guarded([&] {
+    if (cos == nullptr) refuse("cos: expected a pointer, got null");
+    if (sin == nullptr) refuse("sin: expected a pointer, got null");
+    const auto table = gnomon::rotary_table(frequencies_of(rotary), positions_of(positions), dtype_of("dtype", dtype));
+    std::memcpy(cos, table.cos.data(), table.cos.size());
+    std::memcpy(sin, table.sin.data(), table.sin.size());
+  });
+}
+
+gnomon_status gnomon_rotate(const gnomon_rotary* rotary, const gnomon_tensor* x, const gnomon_tensor* out,
+                            const gnomon_positions* positions, gnomon_direction direction) {
+  return guarded([&] {
+    const auto& frequencies = frequencies_of(rotary);
+    gnomon::rotate(view_of("x", x), view_of("out", out), frequencies, positions_of(positions), direction_of(direction));
+  });
+}
