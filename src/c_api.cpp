@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "gnomon/embed.hpp"
 #include "gnomon/frequencies.hpp"
 #include "gnomon/gnomon.h"
 #include "gnomon/rotate.hpp"
@@ -133,6 +135,23 @@ gnomon::TensorView view_of(std::string_view name, const gnomon_tensor* pointer) 
   return view;
 }
 
+/// The caller's threads as an executor.
+class CallerThreads final : public gnomon::Executor {
+ public:
+  explicit CallerThreads(const gnomon_executor& executor) : executor_(executor) {
+    if (executor.run == nullptr) refuse("executor.run: expected a function, got null");
+    if (executor.width < 1) refuse("executor.width: expected at least 1, got 0");
+  }
+  void run(std::size_t tasks, const std::function<void(std::size_t)>& body) override {
+    const auto call = [](void* function, std::size_t task) { (*static_cast<const std::function<void(std::size_t)>*>(function))(task); };
+    executor_.run(executor_.context, tasks, call, const_cast<std::function<void(std::size_t)>*>(&body));
+  }
+  std::size_t width() const override { return executor_.width; }
+
+ private:
+  const gnomon_executor& executor_;
+};
+
 }  // namespace
 
 const char* gnomon_version(void) { return GNOMON_VERSION; }
@@ -177,6 +196,29 @@ gnomon_status gnomon_rotate(const gnomon_rotary* rotary, const gnomon_tensor* x,
                             const gnomon_positions* positions, gnomon_direction direction) {
   return guarded([&] {
     const auto& frequencies = frequencies_of(rotary);
-    gnomon::rotate(view_of("x", x), view_of("out", out), frequencies, positions_of(positions), direction_of(direction));
+    gnomon::rotate(view_of("x", x), view_of("out", out), frequencies, positions_of(positions), {.direction = direction_of(direction)});
+  });
+}
+
+gnomon_status gnomon_rotate_qk(const gnomon_rotary* rotary, const gnomon_tensor* q, const gnomon_tensor* q_out, const gnomon_tensor* k,
+                               const gnomon_tensor* k_out, const gnomon_positions* positions, gnomon_direction direction,
+                               const gnomon_executor* executor) {
+  return guarded([&] {
+    const auto& frequencies = frequencies_of(rotary);
+    const gnomon::RotateOperand operands[] = {{view_of("q", q), view_of("q_out", q_out), gnomon::Side::query},
+                                              {view_of("k", k), view_of("k_out", k_out), gnomon::Side::key}};
+    std::optional<CallerThreads> threads;
+    if (executor != nullptr) threads.emplace(*executor);
+    gnomon::rotate(operands, frequencies, positions_of(positions),
+                   {.direction = direction_of(direction), .executor = threads ? &*threads : nullptr});
+  });
+}
+
+gnomon_status gnomon_add_positions(const gnomon_tensor* x, const gnomon_tensor* out, const gnomon_rows* table,
+                                   const gnomon_positions* positions, double scale) {
+  return guarded([&] {
+    const auto& rows = required("table", table);
+    const gnomon::RowsView view(rows.data, dtype_of("table.dtype", rows.dtype), rows.rows, rows.width, rows.row_stride, rows.offset);
+    gnomon::add_positions(view_of("x", x), view_of("out", out), view, positions_of(positions), {.scale = scale});
   });
 }

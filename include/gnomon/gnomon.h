@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ⑤ The C ABI: exact rotary frequencies, tables of cos and sin, and rotate, for C99 and for whatever calls C. This header is the manual;
- * docs/c.md has a program that runs.
+/* ⑤ The C ABI: exact rotary frequencies, tables of cos and sin, rotate and add_positions, for C99 and for whatever calls C. This header is
+ * the manual; docs/c.md has a program that runs.
  *
  *   Failure    A function that can fail returns a gnomon_status, GNOMON_OK being 0, and leaves a sentence that names the argument, what was
  *              expected and what was got: gnomon_last_error(). After a failure the arguments named as results are as they were. No
@@ -94,7 +94,8 @@ GNOMON_API const char* gnomon_last_error(void);
  *
  *   json      null-terminated, one flat object with "rule", "theta", "head_dim" and the rule's fields, as `gnomon explain RULE` lists them
  *             and `gnomon inspect --json` prints them: {"rule": "linear", "theta": 10000, "head_dim": 128, "factor": 4}. Optional:
- *             "rotary_dim" (head_dim), "rotary_offset" (0), "layout" ("half_split" or "interleaved"), "attention_factor" (the rule's own)
+ *             "rotary_dim" (head_dim), "rotary_offset" (0), "layout" ("half_split" or "interleaved"), "attention_factor" (the rule's own),
+ *             "axes", "sections" and "section_order" for several position axes
  *   numerics  GNOMON_EXACT or GNOMON_HF
  *   length    sequence length, for rules that depend on it; 0 for none
  *
@@ -131,11 +132,47 @@ GNOMON_API gnomon_status gnomon_rotary_table(const gnomon_rotary* rotary, const 
  *   positions  T of them, shared by the batch, or B*T, row by row
  *   direction  GNOMON_FORWARD or GNOMON_TRANSPOSED
  *
- * Every result is rounded once to its dtype, to nearest even. f32 and bf16 run the kernel of this CPU, f64 and f16 a double reference.
+ * Every result is rounded once to its dtype, to nearest even. f64 runs a double reference, the other types the kernel of this CPU.
  * To move cached keys from positions p to q, rotate them by q - p, with a rotary whose attention factor is 1.
  * Source: Su et al. 2021, RoFormer, arXiv:2104.09864, eq. 34. */
 GNOMON_API gnomon_status gnomon_rotate(const gnomon_rotary* rotary, const gnomon_tensor* x, const gnomon_tensor* out,
                                        const gnomon_positions* positions, gnomon_direction direction);
+
+/* The caller's threads. run() must call task(body, 0) ... task(body, tasks - 1), each once, in any order and on any threads, and return
+ * when all are done. */
+typedef struct gnomon_executor {
+  void* context; /* handed to run() */
+  size_t width;  /* how many tasks can run at once */
+  void (*run)(void* context, size_t tasks, void (*task)(void* body, size_t index), void* body);
+} gnomon_executor;
+
+/* Rotates the queries and keys of a layer in one call, which share the work of making cos and sin: as gnomon_rotate for both, with the same
+ * B, T, D and dtype and any number of heads each. For the rule xpos the keys get the reciprocal magnitudes.
+ *
+ *   executor  threads to use for large tensors, or null for the calling thread alone; the result does not depend on it */
+GNOMON_API gnomon_status gnomon_rotate_qk(const gnomon_rotary* rotary, const gnomon_tensor* q, const gnomon_tensor* q_out,
+                                          const gnomon_tensor* k, const gnomon_tensor* k_out, const gnomon_positions* positions,
+                                          gnomon_direction direction, const gnomon_executor* executor);
+
+/* A table of rows, one for each position: a learned position embedding. */
+typedef struct gnomon_rows {
+  const void* data;
+  gnomon_dtype dtype;
+  int64_t rows;
+  int64_t width;      /* elements of a row, which is contiguous */
+  int64_t row_stride; /* from one row to the next, in elements */
+  int64_t offset;     /* row of position 0; rows - offset is the trained length */
+} gnomon_rows;
+
+/* Writes scale * x + row(position + offset) for every token.
+ *
+ *   x, out     (B,1,T,C) with C the table's width; out may be x
+ *   positions  T of them, or B*T, row by row; GNOMON_OUT_OF_RANGE, which names it, for one without a row
+ *
+ * Rounded once to the dtype of x, which the table need not have.
+ * Source: Vaswani et al. 2017, Attention Is All You Need, arXiv:1706.03762, section 3.5. */
+GNOMON_API gnomon_status gnomon_add_positions(const gnomon_tensor* x, const gnomon_tensor* out, const gnomon_rows* table,
+                                              const gnomon_positions* positions, double scale);
 
 #ifdef __cplusplus
 }

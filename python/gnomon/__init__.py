@@ -4,7 +4,7 @@
     spec = gnomon.read_model("model.gguf").rotary()              # what the files say
     freqs = gnomon.frequencies(spec)                             # exact numbers, once
     table = gnomon.rotary_table(freqs, range(8192))              # cos and sin
-    gnomon.rotate(q, freqs, range(8192))                         # in place, (B, H, T, D)
+    gnomon.rotate((q, k), freqs, range(8192))                    # in place, (B, H, T, D)
 
 `gnomon.torch` rotates tensors with gradients, `gnomon.hf` puts a rule into a transformers model; both are imported by name.
 """
@@ -12,15 +12,22 @@
 import sys
 
 from gnomon._core import (
+    AbsoluteSpec,
     Doubt,
+    EmbeddingTable,
     Error,
     Frequencies,
     LayerGroup,
     Model,
+    Packed,
     RotarySpec,
     RotaryTable,
     __version__,
+    absolute,
+    add_positions,
     convert_layout,
+    embed_tokens,
+    embedding_table,
     frequencies,
     kernel_target,
     layout_permutation,
@@ -29,18 +36,27 @@ from gnomon._core import (
     rotary,
     rotary_table,
     rotate,
+    rotate_with,
+    scatter_add_rows,
 )
 
 __all__ = [
+    "AbsoluteSpec",
     "Doubt",
+    "EmbeddingTable",
     "Error",
     "Frequencies",
     "LayerGroup",
     "Model",
+    "Packed",
     "RotarySpec",
     "RotaryTable",
     "__version__",
+    "absolute",
+    "add_positions",
     "convert_layout",
+    "embed_tokens",
+    "embedding_table",
     "frequencies",
     "kernel_target",
     "layout_permutation",
@@ -49,7 +65,10 @@ __all__ = [
     "rotary",
     "rotary_table",
     "rotate",
+    "rotate_with",
+    "scatter_add_rows",
 ]
 
 # A submodule of an extension is an attribute only; this makes `from gnomon.rotary import Yarn` work too.
 sys.modules["gnomon.rotary"] = rotary
+sys.modules["gnomon.absolute"] = absolute

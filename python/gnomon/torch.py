@@ -2,12 +2,14 @@
 """gnomon.torch: rotary position embeddings as PyTorch operators.
 
     rotation = gnomon.torch.Rotation(spec)                   # once: frequencies as integers
-    q = gnomon.torch.rotate(q, rotation, positions)          # (B,H,T,D), differentiable, traced by torch.compile
-    gnomon.torch.rotate_(k, rotation, positions)             # in place, where no gradient is recorded
+    q, k = gnomon.torch.rotate((q, k), rotation, positions)  # (B,H,T,D), differentiable, traced by torch.compile
+    gnomon.torch.rotate_((q, k), rotation, positions)        # in place, where no gradient is recorded
     rope = gnomon.torch.RotaryEmbedding(spec)                # the same as a module: q, k = rope(q, k, positions)
 
-Two operators stand behind it, `torch.ops.gnomon.rotate` and `torch.ops.gnomon.rotate_`. They take tensors, integers, floats and
-booleans only and reach the core by addresses and strides. Tensors live on the CPU. Source: Su et al. 2021, arXiv:2104.09864, eq. 34.
+The operators behind it are `torch.ops.gnomon.rotate` and `rotate_` for one tensor, `rotate_qk` and `rotate_qk_` for queries and keys, which
+share the work of making cos and sin. They take tensors, integers, floats and booleans only and reach the core by addresses and strides.
+Tensors live on the CPU; large ones are rotated by as many threads as torch has (`torch.set_num_threads`).
+Source: Su et al. 2021, arXiv:2104.09864, eq. 34.
 """
 
 import json
@@ -22,7 +24,9 @@ from gnomon import _core
 __all__ = ["RotaryEmbedding", "Rotation", "rotate", "rotate_"]
 
 _DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64"}
-_ARGUMENTS = "Tensor positions, Tensor turns, int rotary_dim, int rotary_offset, bool interleaved, float magnitude, bool transposed"
+_ARGUMENTS = (
+    "Tensor positions, Tensor turns, Tensor? axis, int rotary_dim, int rotary_offset, bool interleaved, float magnitude, bool transposed"
+)
 
 
 class Rotation:
@@ -30,14 +34,19 @@ class Rotation:
 
     `turns` is an int64 tensor (pairs,2): N and the bits of T in frequency / 2π = N + T·2⁻⁶⁴ turns, so that the angle of an integer
     position is an integer product and is never rounded. No floating tensor is held that a model's `.to(dtype)` could damage.
-    Raises gnomon.Error for a spec that is not valid, ValueError for `hf` frequencies (their angles exist as tables only).
+    `axis` is an uint8 tensor (pairs), the position axis that drives each pair, or None where there is one axis.
+    Raises gnomon.Error for a spec that is not valid, ValueError for `hf` frequencies (their angles exist as tables only) and for xpos
+    (whose magnitudes differ for queries and keys: use gnomon.rotate).
     """
 
     def __init__(self, spec):
         frequencies = spec if isinstance(spec, gnomon.Frequencies) else gnomon.frequencies(spec)
         if frequencies.numerics != "exact":
             raise ValueError("rotation: expected exact frequencies, got hf ones, whose angles exist as tables only")
+        if len(frequencies.log_magnitude):
+            raise ValueError("rotation: xpos is not offered here, its magnitudes depend on the position; use gnomon.rotate")
         spec = frequencies.spec
+        self.axis = torch.from_numpy(numpy.array(frequencies.axis)) if len(frequencies.axis) else None
         self.turns = torch.from_numpy(numpy.array(frequencies.turns))
         self.head_dim = spec.head_dim
         self.rotary_dim = spec.rotary_dim
@@ -53,17 +62,21 @@ class Rotation:
 def rotate(x, rotation, positions=None, *, direction="forward"):
     """Rotates the pairs of every head by position and returns a new tensor of x's shape, dtype and memory order.
 
-    x          (B,H,T,D), D = head_dim; float32 or bfloat16 (the kernel, in float32, rounded once), float64 or float16 (the double
-               reference, slow); any strides (a last axis that is not contiguous costs a copy)
+    x          (B,H,T,D), D = head_dim; float32, bfloat16 or float16 (the kernel, in float32, rounded once) or float64 (the double
+               reference, slow); any strides (a last axis that is not contiguous costs a copy). Or a pair (q, k) of these, with the same
+               B, T and dtype: then a pair is returned
     rotation   a Rotation; or a RotarySpec or Frequencies, from which one is made at each call (not under torch.compile)
-    positions  int64 or int32 tensor (T), (1,T) or (B,T); or an integer, the position of the first token; None is 0
+    positions  int64 or int32 tensor (T), (1,T) or (B,T), for a rotation of several axes (axes,T) or (axes,B,T); or an integer, the position
+               of the first token; None is 0
     direction  "transposed" turns back: the gradient of "forward", and its inverse where the attention factor is 1
 
     Differentiable in x, to any order and in both modes (the transforms of torch.func, but vmap, are refused by torch). Autocast leaves
     it alone. Raises TypeError for a dtype, device or memory format that does not fit (positions are never cast: bfloat16 cannot tell
     256 from 257), ValueError for a shape, gnomon.Error for a position beyond ±2³³.
     """
-    return torch.ops.gnomon.rotate.default(*_arguments(x, rotation, positions, direction))
+    if isinstance(x, tuple):
+        return torch.ops.gnomon.rotate_qk.default(*_pair(x), *_arguments(x[0], rotation, positions, direction))
+    return torch.ops.gnomon.rotate.default(x, *_arguments(x, rotation, positions, direction))
 
 
 def rotate_(x, rotation, positions=None, *, direction="forward"):
@@ -71,7 +84,10 @@ def rotate_(x, rotation, positions=None, *, direction="forward"):
     RuntimeError where autograd would need the gradient (the values it must save are overwritten): use `rotate` there, or
     torch.no_grad().
     """
-    torch.ops.gnomon.rotate_.default(*_arguments(x, rotation, positions, direction))
+    if isinstance(x, tuple):
+        torch.ops.gnomon.rotate_qk_.default(*_pair(x), *_arguments(x[0], rotation, positions, direction))
+    else:
+        torch.ops.gnomon.rotate_.default(x, *_arguments(x, rotation, positions, direction))
     return x
 
 
@@ -95,10 +111,16 @@ class RotaryEmbedding(torch.nn.Module):
 
     def forward(self, q, k, positions=None):
         """q (B,H,T,D) and k (B,K,T,D) rotated: new tensors. Positions, dtypes, gradients and errors are those of `rotate`."""
-        return rotate(q, self.rotation, positions), rotate(k, self.rotation, positions)
+        return rotate((q, k), self.rotation, positions)
 
     def extra_repr(self):
         return ", ".join(f"{name}={value}" for name, value in json.loads(self._setup).items() if value is not None)
+
+
+def _pair(x):
+    if len(x) != 2:
+        raise ValueError(f"x: expected a tensor or a pair (q, k), got a tuple of {len(x)}")
+    return x
 
 
 def _arguments(x, rotation, positions, direction):
@@ -113,9 +135,9 @@ def _arguments(x, rotation, positions, direction):
     if x.device.type not in ("cpu", "meta"):
         raise TypeError(f"x: expected a tensor on the CPU, got one on {x.device}")
     return (
-        x,
         _position_ids(positions, x),
         rotation.turns,
+        rotation.axis,
         rotation.rotary_dim,
         rotation.rotary_offset,
         rotation.interleaved,
@@ -143,42 +165,50 @@ def _position_ids(positions, x):
 
 
 _library = torch.library.Library("gnomon", "DEF")
-_library.define(f"rotate(Tensor x, {_ARGUMENTS}) -> Tensor")
-_library.define(f"rotate_(Tensor(a!) x, {_ARGUMENTS}) -> ()")
 
 
-def _check(x, positions, turns, rotary_dim):
+def _check(tensors, positions, turns, axis, rotary_dim):
     """What the core cannot see in an address."""
-    if x.dtype not in _DTYPES:
-        raise TypeError(f"x: expected float32, bfloat16, float16 or float64, got {x.dtype}")
-    if x.dim() != 4:
-        raise ValueError(f"x: expected shape (B,H,T,D), got {tuple(x.shape)}")
-    if positions.dtype != torch.int64 or positions.dim() not in (1, 2):
-        raise TypeError(f"positions: expected int64 (T) or (B,T), got {positions.dtype} {tuple(positions.shape)}")
+    for x in tensors:
+        if x.dtype not in _DTYPES:
+            raise TypeError(f"x: expected float32, bfloat16, float16 or float64, got {x.dtype}")
+        if x.dtype != tensors[0].dtype:
+            raise TypeError(f"x: expected queries and keys of one dtype, got {tensors[0].dtype} and {x.dtype}")
+        if x.dim() != 4:
+            raise ValueError(f"x: expected shape (B,H,T,D), got {tuple(x.shape)}")
+        if x.device.type not in ("cpu", "meta"):
+            raise TypeError(f"x: expected a tensor on the CPU, got one on {x.device}")
+    if positions.dtype != torch.int64:
+        raise TypeError(f"positions: expected int64, got {positions.dtype}")
     if turns.dtype != torch.int64 or tuple(turns.shape) != (rotary_dim // 2, 2):
         raise ValueError(f"turns: expected int64 ({rotary_dim // 2},2), got {turns.dtype} {tuple(turns.shape)}")
+    if axis is not None and (axis.dtype != torch.uint8 or tuple(axis.shape) != (rotary_dim // 2,)):
+        raise ValueError(f"axis: expected uint8 ({rotary_dim // 2}), got {axis.dtype} {tuple(axis.shape)}")
 
 
-def _run(x, out, positions, turns, rotary_dim, rotary_offset, interleaved, magnitude, transposed):
+def _check_positions(x, positions, axis):
     batch, _, tokens, _ = x.shape
-    if tuple(positions.shape) not in ((tokens,), (1, tokens), (batch, tokens)):
-        raise ValueError(f"positions: expected ({tokens}), (1,{tokens}) or ({batch},{tokens}), got {tuple(positions.shape)}")
+    rows = ((tokens,), (1, tokens), (batch, tokens))
+    if axis is not None:
+        axes = int(axis.max()) + 1
+        rows = ((axes, tokens), (axes, 1, tokens), (axes, batch, tokens))
+    if tuple(positions.shape) not in rows:
+        expected = f"{rows[0]}, {rows[1]} or {rows[2]}"
+        raise ValueError(f"positions: expected {expected}, got {tuple(positions.shape)}")
+
+
+def _run(tensors, outputs, positions, turns, axis, *settings):
+    _check_positions(tensors[0], positions, axis)
     positions, turns = positions.contiguous(), turns.contiguous()
     _core.rotate_raw(
-        x.data_ptr(),
-        out.data_ptr(),
-        _DTYPES[x.dtype],
-        x.shape,
-        x.stride(),
-        out.stride(),
+        [(x.data_ptr(), out.data_ptr(), x.shape, x.stride(), out.stride()) for x, out in zip(tensors, outputs, strict=True)],
+        _DTYPES[tensors[0].dtype],
         positions.data_ptr(),
         positions.numel(),
         turns.data_ptr(),
-        rotary_dim,
-        rotary_offset,
-        interleaved,
-        magnitude,
-        transposed,
+        0 if axis is None else axis.data_ptr(),
+        *settings,
+        torch.get_num_threads(),
     )
 
 
@@ -187,38 +217,6 @@ def _output_for(x):
     if x.stride(-1) != 1:
         x = x.clone(memory_format=torch.contiguous_format)  # contiguous() would keep the strides of an empty tensor
     return x, torch.empty_like(x)
-
-
-def _rotate(x, positions, turns, rotary_dim, *rest):
-    _check(x, positions, turns, rotary_dim)
-    x, out = _output_for(x)
-    _run(x, out, positions, turns, rotary_dim, *rest)
-    return out
-
-
-def _rotate_fake(x, positions, turns, rotary_dim, *rest):
-    _check(x, positions, turns, rotary_dim)
-    return _output_for(x)[1]
-
-
-class _Rotate(torch.autograd.Function):
-    """Linear in x: its derivative is itself, forwards, and the other direction, backwards. All but x comes as one tuple, because torch
-    looks for a gradient of each argument (2 of 18 µs)."""
-
-    @staticmethod
-    def forward(ctx, x, rest):
-        positions, turns, *ctx.settings, ctx.transposed = rest
-        ctx.save_for_backward(positions, turns)
-        ctx.save_for_forward(positions, turns)
-        return _below_autograd(torch.ops.gnomon.rotate.default, x, *rest)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return torch.ops.gnomon.rotate.default(gradient, *ctx.saved_tensors, *ctx.settings, not ctx.transposed), None
-
-    @staticmethod
-    def jvp(ctx, tangent, _):
-        return torch.ops.gnomon.rotate.default(tangent, *ctx.saved_tensors, *ctx.settings, ctx.transposed)
 
 
 def _below_autograd(operator, *arguments):
@@ -230,37 +228,88 @@ def _needs_derivative(x):
     return (torch.is_grad_enabled() and x.requires_grad) or forward_ad.unpack_dual(x).tangent is not None
 
 
-def _rotate_autograd(x, *rest):
-    # In place of torch.library.register_autograd, which costs 20 to 30 µs more a call where a gradient is recorded, and whose
-    # forward-mode derivative is zero, silently.
-    if _needs_derivative(x):
-        return _Rotate.apply(x, rest)
-    return _below_autograd(torch.ops.gnomon.rotate.default, x, *rest)
+class _Rotate(torch.autograd.Function):
+    """Linear in its tensors: its derivative is itself, forwards, and the other direction, backwards. All that is no rotated tensor comes as
+    one tuple, because torch looks for a gradient of each argument (2 of 18 µs)."""
+
+    @staticmethod
+    def forward(ctx, operator, rest, *tensors):
+        positions, turns, axis, *ctx.settings, ctx.transposed = rest
+        ctx.operator = operator
+        ctx.save_for_backward(positions, turns, axis)
+        ctx.save_for_forward(positions, turns, axis)
+        return _below_autograd(operator, *tensors, *rest)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        turned = ctx.operator(*gradients, *ctx.saved_tensors, *ctx.settings, not ctx.transposed)
+        return (None, None, *turned) if isinstance(turned, tuple) else (None, None, turned)
+
+    @staticmethod
+    def jvp(ctx, _, __, *tangents):
+        return ctx.operator(*tangents, *ctx.saved_tensors, *ctx.settings, ctx.transposed)
 
 
-def _rotate_in_place(x, positions, turns, rotary_dim, *rest):
-    _check(x, positions, turns, rotary_dim)
-    _run(x, x, positions, turns, rotary_dim, *rest)
-    if not x.is_inference():
-        torch.autograd.graph.increment_version(x)  # backward must notice that a tensor it saved was overwritten
+def _define(name, operands):
+    """The operator `name`, which returns new tensors, and `name`_, which works in place, for tensors of these names."""
+    number = len(operands)
+    one = number == 1
+    inputs = ", ".join(f"Tensor {operand}" for operand in operands)
+    written = ", ".join(f"Tensor({letter}!) {operand}" for letter, operand in zip("ab", operands, strict=False))
+    _library.define(f"{name}({inputs}, {_ARGUMENTS}) -> {'Tensor' if one else '(Tensor, Tensor)'}")
+    _library.define(f"{name}_({written}, {_ARGUMENTS}) -> ()")
+    functional = getattr(torch.ops.gnomon, name).default
+    in_place = getattr(torch.ops.gnomon, f"{name}_").default
+
+    def compute(*arguments):
+        tensors, rest = arguments[:number], arguments[number:]
+        _check(tensors, *rest[:4])
+        inputs, outputs = zip(*map(_output_for, tensors), strict=True)
+        _run(inputs, outputs, *rest)
+        return outputs[0] if one else outputs
+
+    def fake(*arguments):
+        tensors, rest = arguments[:number], arguments[number:]
+        _check(tensors, *rest[:4])
+        outputs = tuple(_output_for(x)[1] for x in tensors)
+        return outputs[0] if one else outputs
+
+    def autograd(*arguments):
+        # In place of torch.library.register_autograd, which costs 20 to 30 µs more a call where a gradient is recorded, and whose
+        # forward-mode derivative is zero, silently.
+        tensors = arguments[:number]
+        if any(map(_needs_derivative, tensors)):
+            return _Rotate.apply(functional, arguments[number:], *tensors)
+        return _below_autograd(functional, *arguments)
+
+    def compute_in_place(*arguments):
+        tensors, rest = arguments[:number], arguments[number:]
+        _check(tensors, *rest[:4])
+        _run(tensors, tensors, *rest)
+        for x in tensors:
+            if not x.is_inference():
+                torch.autograd.graph.increment_version(x)  # backward must notice that a tensor it saved was overwritten
+
+    def fake_in_place(*arguments):
+        _check(arguments[:number], *arguments[number : number + 4])
+
+    def autograd_in_place(*arguments):
+        # torch lets no formula be registered for an operator that mutates, and without this kernel it would record an identity.
+        for x in arguments[:number]:
+            if _needs_derivative(x):
+                raise RuntimeError("rotate_: x needs a gradient, which overwriting it would make wrong; use rotate, or torch.no_grad()")
+            if x.is_neg():
+                raise ValueError("rotate_: x is a lazily negated view, whose memory holds the opposite sign; call x.resolve_neg() first")
+        _below_autograd(in_place, *arguments)
+
+    for operator, kernel, meta, derivative in (
+        (name, compute, fake, autograd),
+        (f"{name}_", compute_in_place, fake_in_place, autograd_in_place),
+    ):
+        _library.impl(operator, kernel, "CPU")
+        _library.impl(operator, derivative, "Autograd")
+        torch.library.register_fake(f"gnomon::{operator}", meta, lib=_library)
 
 
-def _rotate_in_place_fake(x, positions, turns, rotary_dim, *rest):
-    _check(x, positions, turns, rotary_dim)
-
-
-def _rotate_in_place_autograd(x, *rest):
-    # torch lets no formula be registered for an operator that mutates, and without this kernel it would record an identity.
-    if _needs_derivative(x):
-        raise RuntimeError("rotate_: x needs a gradient, which overwriting it would make wrong; use rotate, or torch.no_grad()")
-    if x.is_neg():
-        raise ValueError("rotate_: x is a lazily negated view, whose memory holds the opposite sign; call x.resolve_neg() first")
-    _below_autograd(torch.ops.gnomon.rotate_.default, x, *rest)
-
-
-_library.impl("rotate", _rotate, "CPU")
-_library.impl("rotate", _rotate_autograd, "Autograd")
-_library.impl("rotate_", _rotate_in_place, "CPU")
-_library.impl("rotate_", _rotate_in_place_autograd, "Autograd")
-torch.library.register_fake("gnomon::rotate", _rotate_fake, lib=_library)
-torch.library.register_fake("gnomon::rotate_", _rotate_in_place_fake, lib=_library)
+_define("rotate", ("x",))
+_define("rotate_qk", ("q", "k"))

@@ -5,25 +5,13 @@
 #include <algorithm>
 #include <tuple>
 
+#include "arrays.hpp"
 #include "bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& message) { throw gnomon::Error(gnomon::ErrorCode::invalid_argument, message); }
-
-gnomon::DType dtype_of_array(std::string_view name, const nb::dlpack::dtype& dtype, const std::optional<std::string>& stated) {
-  if (dtype == nb::dtype<double>()) return gnomon::DType::f64;
-  if (dtype == nb::dtype<float>()) return gnomon::DType::f32;
-  const auto code = static_cast<nb::dlpack::dtype_code>(dtype.code);
-  if (dtype.bits == 16 && code == nb::dlpack::dtype_code::Bfloat) return gnomon::DType::bf16;
-  if (dtype.bits == 16 && code == nb::dlpack::dtype_code::Float) return gnomon::DType::f16;
-  if (dtype == nb::dtype<std::uint16_t>() && stated == "bf16") return gnomon::DType::bf16;
-  refuse(fmt::format("{}: expected float64, float32, float16, bfloat16, or uint16 with dtype=\"bf16\", got code {} with {} bits", name,
-                     dtype.code, dtype.bits));
-}
 
 template <class Array>
 gnomon::TensorView view_of(std::string_view name, const Array& array, const std::optional<std::string>& stated) {
@@ -36,16 +24,6 @@ gnomon::TensorView view_of(std::string_view name, const Array& array, const std:
     view.strides[axis] = array.stride(axis);
   }
   return view;
-}
-
-/// Arrays are taken as they are: a silent copy would lose what is written.
-template <class Array>
-Array array_of(std::string_view name, nb::handle object, const char* expected) {
-  Array array;
-  if (!nb::try_cast(object, array, false)) {
-    refuse(fmt::format("{}: expected {} on the CPU (NumPy or DLPack), got {}", name, expected, nb::repr(object.type()).c_str()));
-  }
-  return array;
 }
 
 /// The arrays of a call: one, or queries and keys.
@@ -152,7 +130,8 @@ using RawTensor =
 
 /// For frameworks whose tensors give a pointer faster than DLPack does. The frequencies are turns, so nothing is derived per call.
 void rotate_raw(const std::vector<RawTensor>& tensors, std::string_view dtype, std::uintptr_t positions, std::size_t positions_count,
-                std::uintptr_t turns, int rotary_dim, int rotary_offset, bool interleaved, double magnitude, bool transposed, int threads) {
+                std::uintptr_t turns, std::uintptr_t axis, int rotary_dim, int rotary_offset, bool interleaved, double magnitude,
+                bool transposed, int threads) {
   const auto type = gnomon::dtype_of(dtype);
   std::vector<gnomon::RotateOperand> operands;
   for (const auto& [x, out, shape, x_strides, out_strides] : tensors) {
@@ -161,6 +140,7 @@ void rotate_raw(const std::vector<RawTensor>& tensors, std::string_view dtype, s
   }
   gnomon::Rotation rotation;
   rotation.turns = {reinterpret_cast<const gnomon::Turns*>(turns), static_cast<std::size_t>(std::max(rotary_dim, 0) / 2)};
+  if (axis != 0) rotation.axis = {reinterpret_cast<const std::uint8_t*>(axis), rotation.turns.size()};
   rotation.head_dim = operands.empty() ? 0 : static_cast<int>(operands[0].x.shape[3]);
   rotation.rotary_offset = rotary_offset;
   rotation.layout = interleaved ? gnomon::PairLayout::interleaved : gnomon::PairLayout::half_split;
@@ -192,9 +172,10 @@ void bind_rotate(nb::module_& module) {
       "rotate with given cos and sin (rows, pairs) of any float dtype: x' = a cos - b sin, b cos + a sin, whatever the numbers are. rows: "
       "which row each token takes, (T) or (B, T); None: row t for token t, or row b T + t where there are as many. Raises Error.");
   module.def(
-      "rotate_raw", &rotate_raw, "tensors"_a, "dtype"_a, "positions"_a, "positions_count"_a, "turns"_a, "rotary_dim"_a, "rotary_offset"_a,
-      "interleaved"_a, "magnitude"_a, "transposed"_a, "threads"_a,
+      "rotate_raw", &rotate_raw, "tensors"_a, "dtype"_a, "positions"_a, "positions_count"_a, "turns"_a, "axis"_a, "rotary_dim"_a,
+      "rotary_offset"_a, "interleaved"_a, "magnitude"_a, "transposed"_a, "threads"_a,
       "rotate by data pointers, for frameworks: tensors are (x, out, shape, strides of x, strides of out), positions points to int64, "
-      "turns to (rotary_dim / 2, 2) 64-bit integers (Frequencies.turns). The pointers are trusted. Raises Error.");
+      "turns to (rotary_dim / 2, 2) 64-bit integers (Frequencies.turns), axis to (rotary_dim / 2) bytes or is 0. The pointers are trusted. "
+      "Raises Error.");
   module.def("kernel_target", [] { return std::string(gnomon::kernel_target()); }, "Name of the CPU target whose kernels run, as 'AVX2'.");
 }
