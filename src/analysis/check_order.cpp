@@ -257,6 +257,7 @@ void set_sample(Rule& rule, const Field<Rule, Value>& field) {
     for (int i = 0; i < sample_dim / 2; i++) (rule.*field.member).push_back(field.name == "inv_freq" ? 1.0 / (i + 1) : 1.0 + i);
   } else if constexpr (std::is_arithmetic_v<Value>) {
     if (!field.required) return;
+    if (field.name == "partial_rotary_factor") return void(rule.*field.member = Value(0.5));
     auto& value = rule.*field.member;
     const auto number = static_cast<double>(value);
     const bool allowed = field.bound.low_included ? number >= field.bound.low : number > field.bound.low;

@@ -67,7 +67,7 @@ void check_view(std::string_view name, const ConstTensorView& view, std::int64_t
     if (extent < 0) refuse(fmt::format("{}: expected extents of at least 0, got {}", name, text(view.shape)));
   }
   if (view.shape[3] != width) {
-    refuse(fmt::format("{}: expected a last axis of {}, the {}, got {}", name, width, what, text(view.shape)));
+    refuse(fmt::format("{}: expected shape (B, H, T, {}), the {}, got {}", name, width, what, text(view.shape)));
   }
   if (view.strides[3] != 1) refuse(fmt::format("{}: expected a contiguous last axis (stride 1), got stride {}", name, view.strides[3]));
   if (view.data == nullptr && view.shape[0] * view.shape[1] * view.shape[2] != 0)

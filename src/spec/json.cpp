@@ -135,6 +135,17 @@ nlohmann::json object_of(std::string_view text, std::string_view what) {
   return json;
 }
 
+/// A rule without a base has none in its object, or null.
+void read_theta(Reader& reader, const nlohmann::json& name, RotarySpec& spec) {
+  bool has_base = true;
+  for_each_rotary_rule([&]<class Rule>(const Rule&) { has_base = has_base && (needs_theta<Rule>() || name != Rule::name); });
+  if (has_base) {
+    spec.theta = number_of("theta", reader.require("theta"));
+  } else if (const auto* theta = reader.find("theta"); theta != nullptr && !theta->is_null()) {
+    refuse("theta", "null for a rule without a base", *theta);
+  }
+}
+
 void read_axes(Reader& reader, RotarySpec& spec) {
   if (const auto* value = reader.find("axes")) spec.axes = integer_of("axes", *value);
   if (const auto* value = reader.find("sections")) {
@@ -169,7 +180,7 @@ RotarySpec rotary_from_json(std::string_view text) {
   Reader reader("rotary", json);
   RotarySpec spec;
   const auto& name = reader.require("rule");
-  const auto* theta = reader.find("theta");
+  read_theta(reader, name, spec);
   spec.head_dim = integer_of("head_dim", reader.require("head_dim"));
   spec.rotary_dim = spec.head_dim;
   if (const auto* value = reader.find("rotary_dim")) spec.rotary_dim = integer_of("rotary_dim", *value);
@@ -179,9 +190,6 @@ RotarySpec rotary_from_json(std::string_view text) {
   read_axes(reader, spec);
   spec.rule = read_named_rule<RotaryRule>(name, reader);
   reader.refuse_unknown(rule_name(spec.rule));
-  const bool has_base = std::visit([](const auto& rule) { return needs_theta<std::remove_cvref_t<decltype(rule)>>(); }, spec.rule);
-  if (has_base) spec.theta = number_of("theta", reader.require("theta"));
-  if (!has_base && theta != nullptr && !theta->is_null()) refuse("theta", "null for a rule without a base", *theta);
   validate(spec);
   if (attention_factor != nullptr && !attention_factor->is_null()) {
     const double magnitude = number_of("attention_factor", *attention_factor);
