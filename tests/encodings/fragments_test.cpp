@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configurations of T06, T07, T19, T21 and T25 as a model's file states them: what is read is the spec whose numbers cases_test.cpp
+// The configurations of T06, T07, T19 and T21 as a model's file states them: what is read is the spec whose numbers cases_test.cpp
 // checks (the other cases' configurations are in tests/model).
 #include <gtest/gtest.h>
 
@@ -61,16 +61,6 @@ TEST(T21, AsAConfigInBothSpellings) {
                   10000, 8))
         << type;
   }
-}
-
-TEST(T25, AsAConfig) {
-  const auto read = gnomon::rotary_of(
-      llama({{"head_dim", 512},
-             {"rope_parameters", {{"rope_type", "proportional"}, {"rope_theta", 1000000.0}, {"partial_rotary_factor", 0.25}}}}));
-  EXPECT_EQ(read, spec_of(gnomon::rotary::Proportional{.partial_rotary_factor = 0.25}, 1e6, 512));
-  auto partial = spec_of(gnomon::rotary::Default{}, 1e6, 512);
-  partial.rotary_dim = 128;
-  EXPECT_NE(read, partial) << "seen: ordinary partial rotation";
 }
 
 }  // namespace
