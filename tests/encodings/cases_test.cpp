@@ -435,6 +435,32 @@ TEST(T19, DynamicBaseByLengthWithoutMemory) {  // transformers/issues/25104, 253
   EXPECT_NE(kept, slowed) << "positions are not divided";
 }
 
+TEST(T20, CachedKeysOfAnotherBaseMustBeTurned) {  // transformers/issues/25104, Jjama3.jl/issues/7
+  const auto spec = spec_of(rotary::Dynamic{.factor = 2, .max_position_embeddings = 2048}, 10000, 128);
+  const auto before = gnomon::frequencies(spec, gnomon::Numerics::exact, 2048),
+             after = gnomon::frequencies(spec, gnomon::Numerics::exact, 4096);
+  expect(1000 * (after.inv_freq[1] - before.inv_freq[1]), -14.9700320188, 12, 0);
+  expect(1000 * (after.inv_freq[32] - before.inv_freq[32]), -4.27661849162, 12, 0);
+  EXPECT_EQ(after.inv_freq[0], before.inv_freq[0]);
+  // What every pair lags behind, as a rotation of its own, backwards.
+  auto lag = spec_of(rotary::Custom{}, 0, 128);
+  for (std::size_t i = 0; i < 64; i++) std::get<rotary::Custom>(lag.rule).inv_freq_given.push_back(before.inv_freq[i] - after.inv_freq[i]);
+  const auto key = [](const gnomon::Frequencies& frequencies) {
+    Strided<double> k({1, 1, 1, 128}, Order::bhtd);
+    for (int d = 0; d < 128; d++) k.at(0, 0, 0, d) = 0.01 * d - 0.5;
+    gnomon::rotate(k.view(), frequencies, gnomon::Range{1000, 1001});
+    return k;
+  };
+  auto cached = key(before);
+  const auto recomputed = key(after);
+  double stale = 0, worst = 0;
+  for (int d = 0; d < 128; d++) stale = std::max(stale, std::abs(cached.at(0, 0, 0, d) - recomputed.at(0, 0, 0, d)));
+  gnomon::rotate(cached.view(), gnomon::frequencies(lag), gnomon::Range{1000, 1001}, {.direction = gnomon::Direction::transposed});
+  for (int d = 0; d < 128; d++) worst = std::max(worst, std::abs(cached.at(0, 0, 0, d) - recomputed.at(0, 0, 0, d)));
+  EXPECT_LE(worst, 1e-12) << "equals a full recompute";
+  EXPECT_GT(stale, 0.5) << "seen: the key left as it is";
+}
+
 TEST(T21, LongropeListByLength) {  // transformers/pull/33129, llama.cpp/issues/8995, vllm/pull/27431, mlxcel/issues/1358
   const rotary::Longrope rule{
       .short_factor = {1, 1, 1, 1}, .long_factor = {1, 2, 4, 8}, .original_max_position_embeddings = 4096, .factor = 32};
@@ -499,6 +525,32 @@ TEST(T24, PartialWidthSpreadsOverTheRotatedChannels) {  // pie/pull/603
   gnomon::rotate(x.view(), gnomon::frequencies(spec), gnomon::Range{3, 4});
   for (int d = 64; d < 128; d++) EXPECT_EQ(x.at(0, 0, 0, d), static_cast<float>(d + 1));
   EXPECT_NEAR(x.at(0, 0, 0, 0), std::cos(3.0) - 33 * std::sin(3.0), 1e-5) << "pairs are (i, i + 32)";
+}
+
+TEST(T24,
+     OddWidthsAreRefusedAndWholeProductsKept) {  // transformers/issues/35233, onnxruntime-qnn/pull/659 (files: tests/model/hf_test.cpp)
+  const auto partial = [](int head_dim, int rotary_dim) {
+    auto spec = spec_of(rotary::Default{}, 10000, head_dim);
+    spec.rotary_dim = rotary_dim;
+    return spec;
+  };
+  for (const auto& [head_dim, rotary_dim] : {std::pair(4, 3), std::pair(65, 65), std::pair(8, 5)}) {
+    EXPECT_EQ(refusal_fault([&] { gnomon::frequencies(partial(head_dim, rotary_dim)); }, gnomon::ErrorCode::invalid_argument,
+                            {"rotary_dim", "even", std::to_string(rotary_dim).c_str()}),
+              "");
+  }
+  for (const auto& [head_dim, rotary_dim] : {std::pair(80, 32), std::pair(96, 72), std::pair(256, 64)}) {
+    const auto ours = gnomon::frequencies(partial(head_dim, rotary_dim)).inv_freq;
+    ASSERT_EQ(ours.size(), static_cast<std::size_t>(rotary_dim / 2));
+    const auto exponent = [](double channels) { return std::pow(10000, -2 / channels); };
+    expect(ours[1], exponent(rotary_dim), 14, exponent(head_dim));
+  }
+  // The fraction of p-RoPE: 200 × 0.29 is 58 by right and 57 in doubles, so 29 pairs turn and not 28.
+  for (const auto& [fraction, pairs, seen] : {std::tuple(0.29, 29, 28), std::tuple(0.57, 57, 56)}) {
+    const auto ours = gnomon::frequencies(spec_of(rotary::Proportional{.partial_rotary_factor = fraction}, 10000, 200)).inv_freq;
+    EXPECT_EQ(std::count_if(ours.begin(), ours.end(), [](double value) { return value > 0; }), pairs);
+    EXPECT_EQ(static_cast<int>(200 * fraction) / 2, seen) << "the plain truncation, which the count tells apart";
+  }
 }
 
 TEST(T25, ProportionalIsNotPartialRotation) {  // Megatron-Bridge/issues/4195, coreai-models/issues/66, nexusquant/pull/12
