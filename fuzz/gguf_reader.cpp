@@ -34,8 +34,20 @@ std::vector<std::string> fuzz_seeds() {
 }
 
 std::vector<std::string> fuzz_dictionary() {
-  std::vector<std::string> pieces = {
-      "GGUF", "rope_freqs.weight", "rope_factors_long.weight", "general.architecture", "llama", "gemma3", "yarn", "linear", "longrope"};
+  std::vector<std::string> pieces = {"GGUF",
+                                     "rope_freqs.weight",
+                                     "rope_factors_long.weight",
+                                     "general.architecture",
+                                     "llama",
+                                     "gemma3",
+                                     "yarn",
+                                     "linear",
+                                     "longrope",
+                                     "phi3",
+                                     "qwen2vl",
+                                     "rope_factors_short.weight",
+                                     "rope.dimension_sections",
+                                     "rope.scaling.original_context_length"};
   for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{9}, std::uint64_t{1} << 31, std::uint64_t{1} << 61,
                                      std::uint64_t{1} << 63, ~std::uint64_t{0}, ~std::uint64_t{0} - 7}) {
     pieces.emplace_back(reinterpret_cast<const char*>(&number), 8);

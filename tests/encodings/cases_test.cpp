@@ -3,6 +3,7 @@
 // must reject. Each names the report it comes from.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -332,6 +333,18 @@ TEST(T12, TheMagnitudeIsAppliedOnce) {  // sglang/pull/33558, TensorRT-LLM/pull/
   }
 }
 
+/// The ramp of a yarn with 64 channels: as it is used, and before it is rounded to whole pairs. A raw bound below 0 is clamped to it.
+void expect_bounds(rotary::Yarn rule, double theta, std::pair<double, double> used, std::pair<double, double> raw, int digits) {
+  const auto input = rule_inputs(spec_of(rule, theta, 64)).front();
+  rule.truncate = true;
+  const auto [low, high] = rule.bounds<gnomon::ExactArithmetic>(input);
+  EXPECT_EQ(std::pair(static_cast<double>(low), static_cast<double>(high)), used);
+  rule.truncate = false;
+  const auto [raw_low, raw_high] = rule.bounds<gnomon::ExactArithmetic>(input);
+  expect(static_cast<double>(raw_low), std::max(raw.first, 0.0), digits, raw.first < 0 ? raw.first : used.first);
+  expect(static_cast<double>(raw_high), std::min(raw.second, 63.0), digits, raw.second > 63 ? raw.second : used.second);
+}
+
 TEST(T13, MscalePairs) {  // sglang/pull/22711, transformers/pull/47435 (cos and sin only)
   auto rule = yarn(16, 4096);
   rule.mscale = 1, rule.mscale_all_dim = 1;
@@ -339,6 +352,7 @@ TEST(T13, MscalePairs) {  // sglang/pull/22711, transformers/pull/47435 (cos and
   rule.factor = 40, rule.mscale = 0.707, rule.mscale_all_dim = 0.707;
   const auto ours = gnomon::frequencies(spec_of(rule, 10000, 64));
   EXPECT_EQ(ours.attention_factor, 1);
+  expect_bounds(rule, 10000, {10, 23}, {10.4722408103180, 22.5134406368773}, 15);
   for (const auto& [pair, value] :
        {std::pair(11, 0.0390069265671439), std::pair(16, 0.00550000000000000), std::pair(22, 1.77827941003892e-4), std::pair(24, 2.5e-5)}) {
     EXPECT_TRUE(right(ours.inv_freq[static_cast<std::size_t>(pair)], value, 15)) << pair;
@@ -374,12 +388,101 @@ TEST(T15, TheRampAtTheEdges) {  // torchtitan/pull/4215, minimind/issues/602
                                     std::pair(10, 0.0178926785287838), std::pair(11, 0.0105424125857146)}) {
     EXPECT_TRUE(right(early[static_cast<std::size_t>(pair)], value, 15)) << pair;
   }
+  expect_bounds(yarn(4, 128), 10000, {0, 11}, {-1.5689590, 10.472241}, 8);
+  expect_bounds(yarn(4, 131072), 10000, {22, 35}, {22.513440636877274, 34.554640463436522}, 17);
+  expect_bounds(yarn(4, 4096), 10, {41, 63}, {41.888963, 90.053763}, 8);
   const auto late = gnomon::frequencies(spec_of(yarn(4, 131072), 10000, 64)).inv_freq;  // the upper bound is 35 although there are 32 pairs
   expect(late[23], 0.00125658750338467, 15, 0.00122239464614971);
   expect(late[25], 0.000620104826947992, 15, 0.000562420656999342);
   expect(late[31], 6.41116073155444e-5, 15, 3.33380358040831e-5);
   const auto useless = gnomon::frequencies(spec_of(yarn(4, 4096), 10, 64)).inv_freq;
   EXPECT_EQ(useless, gnomon::frequencies(spec_of(rotary::Default{}, 10, 64)).inv_freq) << "no pair is interpolated: legal but useless";
+}
+
+double dynamic_base(double theta, double factor, std::int64_t trained, std::int64_t length) {
+  const rotary::Dynamic rule{.factor = factor, .max_position_embeddings = trained};
+  const auto spec = spec_of(rule, theta, 128);
+  const double base = static_cast<double>(rule.base<gnomon::ExactArithmetic>(rule_inputs(spec, length).front()));
+  // Pair 32 of 64 has the frequency base^(-1/2): the numbers used are those of that base.
+  EXPECT_TRUE(right(gnomon::frequencies(spec, gnomon::Numerics::exact, length).inv_freq[32], 1 / std::sqrt(base), 15));
+  return base;
+}
+
+TEST(T19, DynamicBaseByLengthWithoutMemory) {  // transformers/issues/25104, 25306; text-generation-inference/issues/816; vllm/issues/3488
+  const auto static_base = [](double factor) {
+    return std::pow(gnomon::frequencies(spec_of(rotary::Ntk{.factor = factor}, 10000, 128)).inv_freq[32], -2);
+  };
+  EXPECT_TRUE(right(static_base(2), 20221.261689737912, 14));
+  EXPECT_TRUE(right(static_base(4), 40889.942432486216, 14));
+  EXPECT_TRUE(right(static_base(8), 82684.622640562218, 14));
+  for (const std::int64_t length : {1, 100, 2047, 2048}) expect(dynamic_base(10000, 2, 2048, length), 10000, 17, static_base(2));
+  for (const auto& [length, base] : {std::pair(2049, 10009.920711785856), std::pair(3000, 19499.277640853548),
+                                     std::pair(4096, 30527.736748806698), std::pair(8192, 72195.860086509387)}) {
+    expect(dynamic_base(10000, 2, 2048, length), base, 16, static_base(2));
+    EXPECT_FALSE(right(static_base(length / 2048.0), base, 8)) << "the length over the trained one is not the growth";
+    EXPECT_FALSE(right(10000, base, 8)) << "the base of the trained length";
+  }
+  expect(dynamic_base(10000, 2, 2048, 100), 10000, 17, 72195.860086509387);  // after a call with 8192: nothing is remembered
+  for (const auto& [length, base] :
+       {std::pair(4097, 10009.920711785856), std::pair(8192, 51293.787268152437), std::pair(16384, 135401.97304176549)}) {
+    expect(dynamic_base(10000, 4, 4096, length), base, 16, static_base(4));
+  }
+  expect(dynamic_base(5e7, 6, 32768, 65536), 360979300.433, 12, 5e7);
+  expect(dynamic_base(5e7, 6, 32768, 32768), 5e7, 17, 360979300.433);
+  const auto slowed = gnomon::frequencies(spec_of(rotary::Linear{.factor = 6}, 5e7, 128)).inv_freq;
+  const auto kept = gnomon::frequencies(spec_of(rotary::Dynamic{.factor = 6, .max_position_embeddings = 32768}, 5e7, 128)).inv_freq;
+  EXPECT_EQ(kept, gnomon::frequencies(spec_of(rotary::Default{}, 5e7, 128)).inv_freq);
+  EXPECT_NE(kept, slowed) << "positions are not divided";
+}
+
+TEST(T20, CachedKeysOfAnotherBaseMustBeTurned) {  // transformers/issues/25104, Jjama3.jl/issues/7
+  const auto spec = spec_of(rotary::Dynamic{.factor = 2, .max_position_embeddings = 2048}, 10000, 128);
+  const auto before = gnomon::frequencies(spec, gnomon::Numerics::exact, 2048),
+             after = gnomon::frequencies(spec, gnomon::Numerics::exact, 4096);
+  expect(1000 * (after.inv_freq[1] - before.inv_freq[1]), -14.9700320188, 12, 0);
+  expect(1000 * (after.inv_freq[32] - before.inv_freq[32]), -4.27661849162, 12, 0);
+  EXPECT_EQ(after.inv_freq[0], before.inv_freq[0]);
+  // What every pair lags behind, as a rotation of its own, backwards.
+  auto lag = spec_of(rotary::Custom{}, 0, 128);
+  for (std::size_t i = 0; i < 64; i++) std::get<rotary::Custom>(lag.rule).inv_freq_given.push_back(before.inv_freq[i] - after.inv_freq[i]);
+  const auto key = [](const gnomon::Frequencies& frequencies) {
+    Strided<double> k({1, 1, 1, 128}, Order::bhtd);
+    for (int d = 0; d < 128; d++) k.at(0, 0, 0, d) = 0.01 * d - 0.5;
+    gnomon::rotate(k.view(), frequencies, gnomon::Range{1000, 1001});
+    return k;
+  };
+  auto cached = key(before);
+  const auto recomputed = key(after);
+  double stale = 0, worst = 0;
+  for (int d = 0; d < 128; d++) stale = std::max(stale, std::abs(cached.at(0, 0, 0, d) - recomputed.at(0, 0, 0, d)));
+  gnomon::rotate(cached.view(), gnomon::frequencies(lag), gnomon::Range{1000, 1001}, {.direction = gnomon::Direction::transposed});
+  for (int d = 0; d < 128; d++) worst = std::max(worst, std::abs(cached.at(0, 0, 0, d) - recomputed.at(0, 0, 0, d)));
+  EXPECT_LE(worst, 1e-12) << "equals a full recompute";
+  EXPECT_GT(stale, 0.5) << "seen: the key left as it is";
+}
+
+TEST(T21, LongropeListByLength) {  // transformers/pull/33129, llama.cpp/issues/8995, vllm/pull/27431, mlxcel/issues/1358
+  const rotary::Longrope rule{
+      .short_factor = {1, 1, 1, 1}, .long_factor = {1, 2, 4, 8}, .original_max_position_embeddings = 4096, .factor = 32};
+  const auto spec = spec_of(rule, 10000, 8);
+  const auto at = [&](std::int64_t length) { return gnomon::frequencies(spec, gnomon::Numerics::exact, length); };
+  const std::vector<double> brief{1, 0.1, 0.01, 0.001}, extended{1, 0.05, 0.0025, 0.000125};
+  for (const std::int64_t length : {1, 100, 4096}) {
+    for (std::size_t i = 0; i < 4; i++) EXPECT_TRUE(right(at(length).inv_freq[i], brief[i], 16)) << length << " pair " << i;
+    expect(at(length).inv_freq[3], brief[3], 16, extended[3]);  // seen: always long, or by the cache's size
+  }
+  for (const std::int64_t length : {4097, 131072}) {
+    for (std::size_t i = 0; i < 4; i++) EXPECT_TRUE(right(at(length).inv_freq[i], extended[i], 16)) << length << " pair " << i;
+    expect(at(length).inv_freq[3], extended[3], 16, brief[3]);  // seen: long only from a position beyond the original length
+  }
+  EXPECT_EQ(gnomon::frequencies(spec).inv_freq, at(4096).inv_freq) << "without a length: that of the trained one";
+  EXPECT_EQ(at(100).inv_freq, at(4096).inv_freq) << "after a longer call, too";
+  for (const std::int64_t length : {100, 4096, 4097, 131072}) expect(at(length).attention_factor, 1.1902380714238083, 16, 1);
+  auto other = rule;
+  other.original_max_position_embeddings = 8192, other.factor = 16;
+  expect(gnomon::effective_attention_factor(spec_of(other, 10000, 8)), 1.1435437497937312, 16, 1.1902380714238083);
+  other.factor = 1;
+  EXPECT_EQ(gnomon::effective_attention_factor(spec_of(other, 10000, 8)), 1);
 }
 
 std::vector<double> rotated(PairLayout layout, std::int64_t position, gnomon::Direction direction = gnomon::Direction::forward) {
@@ -422,6 +525,112 @@ TEST(T24, PartialWidthSpreadsOverTheRotatedChannels) {  // pie/pull/603
   gnomon::rotate(x.view(), gnomon::frequencies(spec), gnomon::Range{3, 4});
   for (int d = 64; d < 128; d++) EXPECT_EQ(x.at(0, 0, 0, d), static_cast<float>(d + 1));
   EXPECT_NEAR(x.at(0, 0, 0, 0), std::cos(3.0) - 33 * std::sin(3.0), 1e-5) << "pairs are (i, i + 32)";
+}
+
+TEST(T24,
+     OddWidthsAreRefusedAndWholeProductsKept) {  // transformers/issues/35233, onnxruntime-qnn/pull/659 (files: tests/model/hf_test.cpp)
+  const auto partial = [](int head_dim, int rotary_dim) {
+    auto spec = spec_of(rotary::Default{}, 10000, head_dim);
+    spec.rotary_dim = rotary_dim;
+    return spec;
+  };
+  for (const auto& [head_dim, rotary_dim] : {std::pair(4, 3), std::pair(65, 65), std::pair(8, 5)}) {
+    EXPECT_EQ(refusal_fault([&] { gnomon::frequencies(partial(head_dim, rotary_dim)); }, gnomon::ErrorCode::invalid_argument,
+                            {"rotary_dim", "even", std::to_string(rotary_dim).c_str()}),
+              "");
+  }
+  for (const auto& [head_dim, rotary_dim] : {std::pair(80, 32), std::pair(96, 72), std::pair(256, 64)}) {
+    const auto ours = gnomon::frequencies(partial(head_dim, rotary_dim)).inv_freq;
+    ASSERT_EQ(ours.size(), static_cast<std::size_t>(rotary_dim / 2));
+    const auto exponent = [](double channels) { return std::pow(10000, -2 / channels); };
+    expect(ours[1], exponent(rotary_dim), 14, exponent(head_dim));
+  }
+  // The fraction of p-RoPE: 200 × 0.29 is 58 by right and 57 in doubles, so 29 pairs turn and not 28.
+  for (const auto& [fraction, pairs, seen] : {std::tuple(0.29, 29, 28), std::tuple(0.57, 57, 56)}) {
+    const auto ours = gnomon::frequencies(spec_of(rotary::Proportional{.partial_rotary_factor = fraction}, 10000, 200)).inv_freq;
+    EXPECT_EQ(std::count_if(ours.begin(), ours.end(), [](double value) { return value > 0; }), pairs);
+    EXPECT_EQ(static_cast<int>(200 * fraction) / 2, seen) << "the plain truncation, which the count tells apart";
+  }
+}
+
+TEST(T25, ProportionalIsNotPartialRotation) {  // Megatron-Bridge/issues/4195, coreai-models/issues/66, nexusquant/pull/12
+  const auto spec = spec_of(rotary::Proportional{.partial_rotary_factor = 0.25}, 1e6, 512);
+  auto partial = spec_of(rotary::Default{}, 1e6, 512);
+  partial.rotary_dim = 128;
+  const auto ours = gnomon::frequencies(spec).inv_freq, seen = gnomon::frequencies(partial).inv_freq;
+  ASSERT_EQ(ours.size(), 256U);
+  expect(ours[1], 0.94746352565537540, 16, seen[1]);
+  expect(ours[32], 0.17782794100389228, 16, seen[32]);
+  expect(ours[63], 0.033376246942920385, 16, seen[63]);
+  EXPECT_TRUE(right(seen[1], 0.80584218776148182, 16));
+  EXPECT_TRUE(right(seen[63], 1.2409377607517196e-6, 16));
+  for (std::size_t i = 64; i < 256; i++) EXPECT_EQ(ours[i], 0) << i;
+  // Pairs are (i, i + 256): channel 0 turns with 256, and 64 with nothing.
+  const auto partner = [](const RotarySpec& of) {
+    Strided<float> x({1, 1, 1, 512}, Order::bhtd);
+    x.each([&](auto b, auto h, auto t, auto d) { x.at(b, h, t, d) = d == 0 ? 1.0F : 0.0F; });
+    gnomon::rotate(x.view(), gnomon::frequencies(of), gnomon::Range{1, 2});
+    for (int d = 1; d < 512; d++) {
+      if (x.at(0, 0, 0, d) != 0) return d;
+    }
+    return 0;
+  };
+  EXPECT_EQ(partner(spec), 256);
+  EXPECT_EQ(partner(partial), 64) << "seen: pairs (i, i + 64)";
+  Strided<float> x({1, 1, 1, 512}, Order::bhtd);
+  x.each([&](auto b, auto h, auto t, auto d) { x.at(b, h, t, d) = static_cast<float>(d + 1); });
+  gnomon::rotate(x.view(), gnomon::frequencies(spec), gnomon::Range{12345, 12346});
+  for (const int first : {64, 320}) {
+    for (int d = first; d < first + 192; d++) EXPECT_EQ(x.at(0, 0, 0, d), static_cast<float>(d + 1)) << "channel " << d << " stands still";
+  }
+}
+
+RotarySpec qwen3_vl() {
+  auto spec = spec_of(rotary::Default{}, 5e6, 128);
+  spec.sections = {24, 20, 20};
+  spec.section_order = gnomon::SectionOrder::interleaved;
+  return spec;
+}
+
+TEST(T28, AxisOfEachPairWhereAxesTakeTurns) {  // imp/pull/1173, llama.cpp/issues/22439, mlx-vlm/pull/576, Qwen3-VL/issues/1800
+  constexpr std::uint8_t T = 0, H = 1, W = 2;
+  const auto spec = qwen3_vl();
+  const auto ours = gnomon::frequencies(spec).axis;
+  ASSERT_EQ(ours.size(), 64U);
+  EXPECT_EQ(std::vector<std::uint8_t>(ours.begin() + 57, ours.end()), (std::vector<std::uint8_t>{T, H, W, T, T, T, T}));
+  for (std::size_t i = 0; i < 60; i++) EXPECT_EQ(ours[i], i % 3) << i;
+  for (const auto& [axis, pairs] : {std::pair(T, 24), std::pair(H, 20), std::pair(W, 20)})
+    EXPECT_EQ(std::count(ours.begin(), ours.end(), axis), pairs);
+
+  auto chunked = spec;
+  chunked.section_order = gnomon::SectionOrder::chunked;
+  const auto runs = gnomon::frequencies(chunked).axis;
+  for (std::size_t i = 0; i < 64; i++) EXPECT_EQ(runs[i], i < 24 ? T : i < 44 ? H : W) << i;
+  EXPECT_NE(runs, ours) << "seen: the order of another family";
+  EXPECT_EQ(gnomon::frequencies(chunked).inv_freq, gnomon::frequencies(spec).inv_freq) << "frequencies run on through all pairs";
+
+  // Seen: the leftover pairs 61 and 62 take a fourth id, 0 for text, and fall behind by 0.0135 and 0.0106 radians at 32768.
+  const std::vector<std::int64_t> text{32768, 32768, 32768};
+  const auto table = gnomon::rotary_table(gnomon::frequencies(spec), gnomon::Ids{text}, DType::f64);
+  ASSERT_EQ(table.positions, 1U);
+  for (const auto& [pair, radians] : {std::pair(61, 0.0135), std::pair(62, 0.0106)}) {
+    const double ours_there =
+        std::atan2(table_sin(table, 0, static_cast<std::size_t>(pair)), table_cos(table, 0, static_cast<std::size_t>(pair)));
+    expect(ours_there, radians, 3, 0);
+  }
+}
+
+TEST(T28, TheOrderOfAxesIsNotTheLayoutOfPairs) {
+  // `mrope_interleaved` speaks of axes: channel 1 turns with 65, not with channel 0, and by the position on axis H.
+  const auto frequencies = gnomon::frequencies(qwen3_vl());
+  Strided<float> x({1, 1, 1, 128}, Order::bhtd);
+  x.each([&](auto b, auto h, auto t, auto d) { x.at(b, h, t, d) = d == 1 ? 1.0F : 0.0F; });
+  const std::vector<std::int64_t> ids{7, 3, 5};
+  gnomon::rotate(x.view(), frequencies, gnomon::Ids{ids});
+  EXPECT_NEAR(x.at(0, 0, 0, 1), std::cos(3 * frequencies.inv_freq[1]), 1.2e-7);
+  EXPECT_NEAR(x.at(0, 0, 0, 65), std::sin(3 * frequencies.inv_freq[1]), 1.2e-7);
+  EXPECT_EQ(x.at(0, 0, 0, 0), 0);
+  EXPECT_GT(std::abs(x.at(0, 0, 0, 65) - std::sin(7 * frequencies.inv_freq[1])), 0.1) << "the position on another axis";
 }
 
 }  // namespace

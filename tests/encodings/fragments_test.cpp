@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configurations of T06 and T07 as a model's file states them: what is read is the spec whose numbers cases_test.cpp checks (the other
-// cases' configurations are in tests/model).
+// The configurations of T06, T07, T19 and T21 as a model's file states them: what is read is the spec whose numbers cases_test.cpp
+// checks (the other cases' configurations are in tests/model).
 #include <gtest/gtest.h>
 
 #include "gnomon/frequencies.hpp"
@@ -34,6 +34,32 @@ TEST(T06, AndT07AsAConfig) {
                             .factor = factor, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 8192},
                         500000, width));
     EXPECT_NE(read, spec_of(gnomon::rotary::Default{}, 500000, width)) << "seen: unscaled values";
+  }
+}
+
+TEST(T19, AsAConfig) {
+  const auto read = gnomon::rotary_of(llama({{"head_dim", 128},
+                                             {"rope_theta", 10000.0},
+                                             {"max_position_embeddings", 2048},
+                                             {"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}}));
+  EXPECT_EQ(read, spec_of(gnomon::rotary::Dynamic{.factor = 2, .max_position_embeddings = 2048}, 10000, 128));
+  EXPECT_NE(read, spec_of(gnomon::rotary::Ntk{.factor = 2}, 10000, 128)) << "seen: a static base";
+}
+
+TEST(T21, AsAConfigInBothSpellings) {
+  for (const char* type : {"longrope", "su"}) {
+    const auto read =
+        gnomon::rotary_of(llama({{"head_dim", 8},
+                                 {"rope_theta", 10000.0},
+                                 {"max_position_embeddings", 131072},
+                                 {"original_max_position_embeddings", 4096},
+                                 {"rope_scaling", {{"type", type}, {"short_factor", {1, 1, 1, 1}}, {"long_factor", {1, 2, 4, 8}}}}}));
+    EXPECT_EQ(read,
+              spec_of(
+                  gnomon::rotary::Longrope{
+                      .short_factor = {1, 1, 1, 1}, .long_factor = {1, 2, 4, 8}, .original_max_position_embeddings = 4096, .factor = 32},
+                  10000, 8))
+        << type;
   }
 }
 

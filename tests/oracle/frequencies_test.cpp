@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 
 #include "gnomon/frequencies.hpp"
 #include "support/random_spec.hpp"
@@ -20,9 +21,9 @@ struct Measured {
   long inexact = 0, values = 0;
 };
 
-void compare(const gnomon::RotarySpec& spec, Measured& measured) {
-  const auto ours = gnomon::frequencies(spec);
-  const auto truth = oracle::frequencies(spec);
+void compare(const gnomon::RotarySpec& spec, Measured& measured, std::optional<std::int64_t> length = std::nullopt) {
+  const auto ours = gnomon::frequencies(spec, gnomon::Numerics::exact, length);
+  const auto truth = oracle::frequencies(spec, length.value_or(0));
   ASSERT_EQ(ours.inv_freq.size(), truth.size());
   for (std::size_t i = 0; i < truth.size(); i++) {
     const double error = oracle::error_in_ulps(ours.inv_freq[i], truth[i], oracle::f64_format);
@@ -42,6 +43,89 @@ TEST(Frequencies, AreTheCorrectlyRoundedRule) {
               << " of " << measured.values << "\n";
     EXPECT_LE(measured.inexact, measured.values / 1000);
   });
+}
+
+/// Lengths around the trained one, where a rule changes, and anywhere.
+template <class Draw>
+std::int64_t draw_length(Draw& draw, std::int64_t trained) {
+  if (draw.whole(0, 1) == 0) return std::max<std::int64_t>(1, trained + draw.whole(-2, 2));
+  return static_cast<std::int64_t>(scaled(draw, 1, 0x1p33));
+}
+
+template <class Rule>
+std::int64_t trained_length(const Rule& rule) {
+  if constexpr (requires { rule.max_position_embeddings; }) return rule.max_position_embeddings;
+  if constexpr (requires { rule.original_max_position_embeddings; }) return rule.original_max_position_embeddings;
+  return 4096;
+}
+
+TEST(Frequencies, OfALengthAreTheCorrectlyRoundedRule) {
+  gnomon::for_each_rotary_rule([]<class Rule>(const Rule&) {
+    SequenceDraw draw(20240602);
+    Measured measured;
+    long changed = 0;
+    for (int round = 0; round < 60; round++) {
+      const auto spec = draw_spec<Rule>(draw);
+      const auto length = draw_length(draw, trained_length(std::get<Rule>(spec.rule)));
+      compare(spec, measured, length);
+      const auto ours = gnomon::frequencies(spec, gnomon::Numerics::exact, length);
+      EXPECT_EQ(ours.length, length);
+      changed += ours.inv_freq != gnomon::frequencies(spec).inv_freq;
+    }
+    constexpr bool by_length = std::is_same_v<Rule, gnomon::rotary::Dynamic> || std::is_same_v<Rule, gnomon::rotary::Longrope>;
+    EXPECT_EQ(changed > 0, by_length) << Rule::name;
+    EXPECT_LE(measured.inexact, measured.values / 1000);
+  });
+}
+
+TEST(Frequencies, OfSeveralAxesAreThoseOfEachAxis) {
+  // Sections share out one list of frequencies; axes begin anew, each as a rotation of its own width.
+  gnomon::for_each_rotary_rule([]<class Rule>(const Rule&) {
+    SequenceDraw draw(20240603);
+    for (int round = 0; round < 40; round++) {
+      auto spec = draw_spec<Rule>(draw, {.most_pairs = 48, .axes = true});
+      const auto ours = gnomon::frequencies(spec);
+      if (spec.axes == 1) {
+        auto text = spec;
+        text.sections.clear(), text.section_order = gnomon::SectionOrder::chunked;
+        ASSERT_EQ(ours.inv_freq, gnomon::frequencies(text).inv_freq) << gnomon::to_json(spec);
+        continue;
+      }
+      std::size_t first = 0;
+      for (int axis = 0; axis < spec.axes; axis++) {
+        auto alone = spec;
+        alone.axes = 1, alone.sections.clear();
+        alone.rotary_dim = spec.sections.empty() ? spec.rotary_dim / spec.axes : 2 * spec.sections[static_cast<std::size_t>(axis)];
+        const auto truth = oracle::frequencies(alone);
+        for (std::size_t i = 0; i < truth.size(); i++) {
+          ASSERT_LE(oracle::error_in_ulps(ours.inv_freq[first + i], truth[i], oracle::f64_format), 0.5001) << gnomon::to_json(spec);
+          ASSERT_EQ(ours.axis[first + i], axis) << gnomon::to_json(spec);
+        }
+        first += truth.size();
+      }
+      ASSERT_EQ(first, ours.inv_freq.size());
+    }
+  });
+}
+
+TEST(Frequencies, MagnitudesOfXposAreTheRealOnes) {
+  SequenceDraw draw(20240604);
+  long inexact = 0, values = 0;
+  for (int round = 0; round < 100; round++) {
+    auto spec = draw_spec<gnomon::rotary::Xpos>(draw);
+    auto& rule = std::get<gnomon::rotary::Xpos>(spec.rule);
+    if (round % 2 == 0) rule.scale_base = scaled(draw, 1, 4096);
+    const auto ours = gnomon::frequencies(spec);
+    ASSERT_EQ(ours.log_magnitude.size(), ours.inv_freq.size());
+    ASSERT_EQ(ours.centre, rule.centre);
+    for (std::size_t i = 0; i < ours.log_magnitude.size(); i++) {
+      const Real truth = oracle::log_magnitude(rule, spec, static_cast<int>(i));
+      ASSERT_LE(oracle::error_in_ulps(ours.log_magnitude[i], truth, oracle::f64_format), 0.5001) << gnomon::to_json(spec) << " pair " << i;
+      ASSERT_LT(ours.log_magnitude[i], 0);
+      inexact += ours.log_magnitude[i] != truth.to_double(), values++;
+    }
+  }
+  EXPECT_LE(inexact, values / 1000);
 }
 
 TEST(Frequencies, OfModelsAreTheCorrectlyRoundedRule) {

@@ -3,6 +3,7 @@
 // the power and the angle functions correctly rounded by MPFR. Every result must be the same float.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <numbers>
@@ -100,20 +101,22 @@ std::vector<float> emulate(const gnomon::rotary::Llama3& rule, const gnomon::Rot
   return result;
 }
 
-// At the trained length the growth is 1 and the base is theta.
-std::vector<float> emulate(const gnomon::rotary::Dynamic& rule, const gnomon::RotarySpec& spec) {
-  const double dim = spec.rotary_dim, length = rule.max_position_embeddings;
+// Up to the trained length the growth is 1 and the base is theta. The length is a Python integer, so all of this is Python's doubles.
+std::vector<float> emulate(const gnomon::rotary::Dynamic& rule, const gnomon::RotarySpec& spec, std::int64_t length = 0) {
+  const double dim = spec.rotary_dim, trained = static_cast<double>(rule.max_position_embeddings);
+  const double seq_len = std::max(static_cast<double>(length), trained);
   auto grown = spec;
-  grown.theta = spec.theta * std::pow((rule.factor * length / length) - (rule.factor - 1), dim / (dim - 2));
+  grown.theta = spec.theta * std::pow((rule.factor * seq_len / trained) - (rule.factor - 1), dim / (dim - 2));
   auto result = pos_freqs(grown);
   for (float& value : result) value = 1.0F / value;
   return result;
 }
 
-std::vector<float> emulate(const gnomon::rotary::Longrope& rule, const gnomon::RotarySpec& spec) {
+std::vector<float> emulate(const gnomon::rotary::Longrope& rule, const gnomon::RotarySpec& spec, std::int64_t length = 0) {
+  const auto& ext_factors = length > rule.original_max_position_embeddings ? rule.long_factor : rule.short_factor;
   auto result = pos_freqs(spec);
   for (std::size_t i = 0; i < result.size(); i++) {
-    const float product = static_cast<float>(rule.short_factor[i]) * result[i];
+    const float product = static_cast<float>(ext_factors[i]) * result[i];
     result[i] = 1.0F / product;
   }
   return result;
@@ -157,6 +160,29 @@ TEST(Hf, FrequenciesAreTheSameFloats) {
               << " are not the rounded real frequency\n";
     EXPECT_TRUE(values == 0 || moved > 0) << "hf would be indistinguishable from rounding the exact frequency";
   });
+}
+
+template <class Rule>
+void compare_lengths(SequenceDraw& draw, std::int64_t Rule::* trained) {
+  long differ = 0, values = 0, changed = 0;
+  for (int round = 0; round < 100; round++) {
+    const auto spec = draw_spec<Rule>(draw);
+    const auto& rule = std::get<Rule>(spec.rule);
+    const auto length = draw.whole(0, 1) == 0 ? rule.*trained + draw.whole(0, 1) : static_cast<std::int64_t>(scaled(draw, 1, 1e7));
+    const auto ours = gnomon::frequencies(spec, gnomon::Numerics::hf, length).inv_freq;
+    const auto theirs = emulate(rule, spec, length), brief = emulate(rule, spec);
+    ASSERT_EQ(ours.size(), theirs.size());
+    for (std::size_t i = 0; i < ours.size(); i++) differ += ours[i] != static_cast<double>(theirs[i]), values++;
+    changed += theirs != brief;
+  }
+  EXPECT_EQ(differ, 0) << "of " << values << ", " << Rule::name;
+  EXPECT_GT(changed, 20) << "the length matters";
+}
+
+TEST(Hf, FrequenciesOfALengthAreTheSameFloats) {
+  SequenceDraw draw(14);
+  compare_lengths(draw, &gnomon::rotary::Dynamic::max_position_embeddings);
+  compare_lengths(draw, &gnomon::rotary::Longrope::original_max_position_embeddings);
 }
 
 TEST(Hf, TablesAreTheRoundedFunctionsOfTheFloat32Angle) {

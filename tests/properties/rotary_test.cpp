@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "gnomon/rotate.hpp"
 #include "gnomon/table.hpp"
@@ -293,6 +294,18 @@ TEST(Property, JsonRoundTripIsTheIdentity) {
   });
 }
 
+TEST(Property, JsonRoundTripOfSeveralAxesIsTheIdentity) {
+  int several = 0;
+  for_every_rule("JSON of axes", {.most_pairs = 64, .axes = true}, [&](PropertyDraw&, const RotarySpec& spec) {
+    const std::string text = gnomon::to_json(spec);
+    RC_ASSERT(gnomon::rotary_from_json(text) == spec);
+    RC_ASSERT((text.find("\"sections\"") != std::string::npos) == !spec.sections.empty());
+    RC_ASSERT((text.find("\"axes\"") != std::string::npos) == (spec.axes > 1));
+    several += gnomon::position_axes(spec) > 1;
+  });
+  EXPECT_GT(several, 500);
+}
+
 TEST(Property, TablesAndKernelsAgree) {
   for_every_rule(
       "table", narrow,
@@ -372,6 +385,72 @@ TEST(Property, Llama3DependsOnItsBoundsOnly) {
   csm.rule =
       gnomon::rotary::Llama3{.factor = 32, .low_freq_factor = .125, .high_freq_factor = .5, .original_max_position_embeddings = 1024};
   EXPECT_EQ(gnomon::frequencies(usual).inv_freq, gnomon::frequencies(csm).inv_freq);
+}
+
+/// The frequencies of a spec and of the default rule in its place, for a length, in both profiles.
+void expect_default(const RotarySpec& spec, std::optional<std::int64_t> length) {
+  auto plain = spec;
+  plain.rule = gnomon::rotary::Default{};
+  for (const auto numerics : {gnomon::Numerics::exact, gnomon::Numerics::hf}) {
+    RC_ASSERT(gnomon::frequencies(spec, numerics, length).inv_freq == gnomon::frequencies(plain, numerics).inv_freq);
+  }
+}
+
+TEST(Property, ProportionalOfAllPairsIsTheDefaultRule) {
+  check_property("proportional, all pairs", [] {
+    PropertyDraw draw;
+    auto spec = draw_spec<gnomon::rotary::Proportional>(draw, wide);
+    auto& rule = std::get<gnomon::rotary::Proportional>(spec.rule);
+    const auto slowed = gnomon::frequencies(spec).inv_freq;
+    const double factor = rule.factor, share = rule.partial_rotary_factor;
+    rule.factor = 1;
+    const auto kept = gnomon::frequencies(spec).inv_freq;
+    rule.partial_rotary_factor = 1;
+    expect_default(spec, std::nullopt);
+    // Fewer pairs turn, at the speed of the whole head's; a rule that spread them over fewer channels would change the second.
+    const auto all = gnomon::frequencies(spec).inv_freq;
+    for (std::size_t i = 0; i < all.size(); i++) {
+      const bool turns = static_cast<double>(i + 1) <= share * static_cast<double>(all.size()) + 1e-6;
+      RC_ASSERT(kept[i] == (turns ? all[i] : 0));
+      RC_ASSERT(std::abs(slowed[i] * factor - kept[i]) <= 0x1p-51 * kept[i]);
+    }
+  });
+}
+
+TEST(Property, LongropeWithListsOfOnesIsTheDefaultRule) {
+  check_property("longrope, ones", [] {
+    PropertyDraw draw;
+    auto spec = draw_spec<gnomon::rotary::Longrope>(draw, wide);
+    auto& rule = std::get<gnomon::rotary::Longrope>(spec.rule);
+    const auto ones = std::vector<double>(static_cast<std::size_t>(spec.rotary_dim / 2), 1.0), searched = rule.long_factor;
+    const auto length = rule.original_max_position_embeddings;
+    rule.short_factor = rule.long_factor = ones;
+    for (const auto tokens : {std::int64_t{1}, length, length + 1}) expect_default(spec, tokens);
+    rule.long_factor = searched;  // now the two lists differ: the first token beyond the original length is seen
+    expect_default(spec, length);
+    RC_ASSERT(searched == ones ||
+              gnomon::frequencies(spec, gnomon::Numerics::exact, length + 1).inv_freq != gnomon::frequencies(spec).inv_freq);
+  });
+}
+
+TEST(Property, DynamicIsTheDefaultRuleUpToItsTrainedLength) {
+  check_property("dynamic, short", [] {
+    PropertyDraw draw;
+    auto spec = draw_spec<gnomon::rotary::Dynamic>(draw, wide);
+    auto& rule = std::get<gnomon::rotary::Dynamic>(spec.rule);
+    const auto trained = rule.max_position_embeddings;
+    expect_default(spec, std::nullopt);
+    expect_default(spec, draw.whole(1, trained));
+    expect_default(spec, trained);
+    // Beyond it the fastest pair keeps its speed and every other one slows down, the more the longer.
+    rule.factor = std::fmax(rule.factor, 1.5);
+    const auto early = gnomon::frequencies(spec).inv_freq, late = gnomon::frequencies(spec, gnomon::Numerics::exact, 2 * trained).inv_freq,
+               later = gnomon::frequencies(spec, gnomon::Numerics::exact, 3 * trained).inv_freq;
+    RC_ASSERT(late.front() == 1 && later.front() == 1);
+    for (std::size_t i = 1; i < late.size(); i++) RC_ASSERT(later[i] < late[i] && late[i] < early[i]);
+    // At twice the length the slowest pair is divided by factor + 1: the growth, not the factor.
+    RC_ASSERT(std::abs(late.back() * (rule.factor + 1) - early.back()) <= 0x1p-50 * early.back());
+  });
 }
 
 }  // namespace

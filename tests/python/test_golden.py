@@ -18,7 +18,7 @@ def test_committed_numbers_are_computed_again():
 def test_manifest_lists_what_the_script_makes():
     names = subprocess.run([sys.executable, SCRIPT, "--list"], capture_output=True, text=True, check=True).stdout.split()
     listed = [line.split()[1] for line in (ROOT / "tests" / "golden" / "MANIFEST.sha256").read_text().splitlines()]
-    assert sorted(f"rotary/{name}.json" for name in names) == sorted(listed)
+    assert sorted(f"{name}.json" for name in names) == sorted(listed)
 
 
 def test_script_imports_nothing_of_gnomon():

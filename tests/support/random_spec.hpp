@@ -64,6 +64,7 @@ double draw_number(Draw& draw, std::string_view name, const gnomon::Bound& bound
   if (name == "partial_rotary_factor") low = 0.1, high = 1;
   if (name == "scale_base") low = 0x1p29, high = 0x1p33;  // magnitudes stay within float32 at every position of the contract
   if (name == "inv_freq") low = 1e-9, high = 4;
+  if (name == "axes") low = 1, high = 4;
   if (name.ends_with("_factor") && name != "partial_rotary_factor" && !name.ends_with("_freq_factor")) low = 0.9, high = 64;
   low = std::fmax(low, bound.low);
   const double value = scaled(draw, low, high);
@@ -105,7 +106,31 @@ struct SpecLimits {
   double least_theta = 1.5;
   double greatest_theta = 1e9;
   int most_pairs = 128;
+  bool axes = false;  ///< sections or several axes in most specs
 };
+
+/// Cuts `pairs` into `number` parts of at least one pair.
+template <class Draw>
+std::vector<int> draw_sections(Draw& draw, int pairs, int number) {
+  std::vector<int> sections;
+  for (int left = number; left > 1; left--) {
+    sections.push_back(static_cast<int>(draw.whole(1, pairs - left + 1)));
+    pairs -= sections.back();
+  }
+  sections.push_back(pairs);
+  return sections;
+}
+
+/// Sections of one list of frequencies, or axes with frequencies of their own, in equal shares or in sections; or none of them.
+template <class Draw>
+void draw_axes(Draw& draw, gnomon::RotarySpec& spec) {
+  const int pairs = spec.rotary_dim / 2, number = static_cast<int>(draw.whole(2, 4));
+  const auto kind = draw.whole(0, 3);
+  if (kind == 0 || pairs < number) return;
+  if (kind > 1) spec.axes = number;
+  if (kind < 3) spec.sections = draw_sections(draw, pairs, number);
+  if (kind == 1 && draw.whole(0, 1) == 1) spec.section_order = gnomon::SectionOrder::interleaved;
+}
 
 /// A valid spec of the rule. Combinations the rule refuses are drawn again; a rule that refuses all of them fails the test.
 template <class Rule, class Draw>
@@ -114,7 +139,8 @@ gnomon::RotarySpec draw_spec(Draw& draw, const SpecLimits& limits = {}) {
   for (int attempt = 0; attempt < 100; attempt++) {
     gnomon::RotarySpec spec;
     spec.rotary_dim = 2 * static_cast<int>(draw.whole(1, limits.most_pairs));
-    spec.rule = draw_rule<Rule>(draw, spec.rotary_dim / 2);
+    if (limits.axes) draw_axes(draw, spec);
+    spec.rule = draw_rule<Rule>(draw, gnomon::rule_inputs(spec).front().pairs());
     spec.theta = scaled(draw, limits.least_theta, limits.greatest_theta);
     if (draw.whole(0, 1) == 1) spec.theta = std::fmax(std::round(spec.theta), 2);
     if (!gnomon::needs_theta<Rule>()) spec.theta = 0;
@@ -127,6 +153,23 @@ gnomon::RotarySpec draw_spec(Draw& draw, const SpecLimits& limits = {}) {
       implied.attention_factor.reset();
       if (gnomon::effective_attention_factor(implied) == *spec.attention_factor) spec.attention_factor.reset();
     }
+    try {
+      gnomon::validate(spec);
+      return spec;
+    } catch (const gnomon::Error& error) {
+      last = error.what();
+    }
+  }
+  throw std::logic_error("no valid spec of the rule \"" + std::string(Rule::name) + "\" in 100 draws (" + last +
+                         "): teach tests/support/random_spec.hpp the size of its fields");
+}
+
+/// A valid spec of an absolute rule, drawn in the same way.
+template <class Rule, class Draw>
+gnomon::AbsoluteSpec draw_absolute_spec(Draw& draw) {
+  std::string last;
+  for (int attempt = 0; attempt < 100; attempt++) {
+    gnomon::AbsoluteSpec spec{.rule = draw_rule<Rule>(draw, 0), .width = static_cast<int>(draw.whole(1, 96))};
     try {
       gnomon::validate(spec);
       return spec;

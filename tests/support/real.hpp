@@ -45,6 +45,7 @@ class Real {
   friend bool operator==(const Real& a, const Real& b) { return mpfr_equal_p(a.value_, b.value_) != 0; }
 
   friend Real abs(const Real& a) { return unary(mpfr_abs, a); }
+  friend Real exp(const Real& a) { return unary(mpfr_exp, a); }
   friend Real log(const Real& a) { return unary(mpfr_log, a); }
   friend Real sqrt(const Real& a) { return unary(mpfr_sqrt, a); }
   friend Real cos(const Real& a) { return unary(mpfr_cos, a); }

@@ -92,13 +92,24 @@ Real frequency(const Rule&, const gnomon::RotarySpec&, int) {
   throw std::logic_error("tests/support/rules_oracle.hpp has no formula for the rule \"" + std::string(Rule::name) + "\": write one");
 }
 
-/// Frequencies of a spec in radians per position, to about 250 bits.
-inline std::vector<Real> frequencies(const gnomon::RotarySpec& spec) {
+/// Frequencies of a spec in radians per position, to about 250 bits; of a sequence of `length` tokens (0: of the trained length).
+inline std::vector<Real> frequencies(const gnomon::RotarySpec& spec, std::int64_t length = 0) {
   std::vector<Real> result;
   for (int i = 0; i < spec.rotary_dim / 2; i++) {
-    result.push_back(std::visit([&](const auto& rule) { return frequency(rule, spec, i); }, spec.rule));
+    result.push_back(std::visit(
+        [&](const auto& rule) {
+          if constexpr (requires { frequency(rule, spec, i, length); }) return frequency(rule, spec, i, length);
+          return frequency(rule, spec, i);
+        },
+        spec.rule));
   }
   return result;
+}
+
+/// ln(((2i/r + 0.4) / 1.4)^(1/scale_base)): what a query's magnitude grows by from one position to the next.
+inline Real log_magnitude(const gnomon::rotary::Xpos& rule, const gnomon::RotarySpec& spec, int pair) {
+  const Real gamma = Real(4) / Real(10), share = Real(2 * pair) / Real(spec.rotary_dim);
+  return log((share + gamma) / (Real(1) + gamma)) / Real(rule.scale_base);
 }
 
 /// m(s, k) = 1 for s <= 1, else 0.1 k ln s + 1
