@@ -259,7 +259,12 @@ void HfRotary::read_width(const Keys* block, RotaryDeclaration& rotary) {
   const auto width = keys_.integer("rotary_dim");
   const auto inner = block != nullptr ? block->number("partial_rotary_factor") : std::nullopt;
   const auto outer = own_or_foreign(family() != nullptr ? family()->fraction_key : "", fraction_keys);
-  if (head_dim() <= 0) return;  // doubted where the shape was read
+  if (head_dim() <= 0) return;                // doubted where the shape was read
+  if (rotary.type.value == "proportional") {  // the fraction is that of the pairs that turn; the frequencies are those of the whole head
+    if (const auto& fraction = inner ? inner : outer) rotary.numbers["partial_rotary_factor"] = *fraction;
+    rotary.rotary_dim = Integer{head_dim(), declaration_.head_dim_origin};
+    return;
+  }
   check_widths(inner, outer);
   std::optional<Integer> from_fraction;
   if (const auto& fraction = inner ? inner : outer) from_fraction = width_of(*fraction);

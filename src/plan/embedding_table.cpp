@@ -112,7 +112,9 @@ class Filler {
 };
 
 void check_numerics(const Sinusoidal& rule, Numerics numerics) {
-  const bool in_transformers = rule.order == SinusoidOrder::sin_cos && rule.axes == 1 && rule.scale == 1;
+  const OddWidth theirs = rule.denominator == SinusoidDenominator::width ? OddWidth::extra_sine : OddWidth::zero_pad;
+  const bool odd_as_theirs = rule.odd_width == OddWidth::refuse || rule.odd_width == theirs;
+  const bool in_transformers = rule.order == SinusoidOrder::sin_cos && odd_as_theirs && rule.axes == 1 && rule.scale == 1;
   if (numerics == Numerics::exact || in_transformers) return;
   throw Error(
       ErrorCode::unsupported,

@@ -2,6 +2,8 @@
 // check_order holds for what is right, and each of its checks fails for a mistake that engines have made.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cmath>
 #include <set>
 
@@ -45,7 +47,7 @@ using Names = std::set<std::string>;
 
 TEST(CheckOrder, AttentionAloneIsBlindAndEveryEncodingSees) {
   const auto reports = gnomon::check_order();
-  std::vector<std::string> names, expected{"none", "causal mask"};
+  std::vector<std::string> names, expected{"none", "causal mask", "sinusoidal", "2-D sinusoidal", "learned"};
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) { expected.emplace_back(Rule::name); });
   for (const auto& report : reports) {
     names.push_back(report.encoding);
@@ -59,8 +61,12 @@ TEST(CheckOrder, AttentionAloneIsBlindAndEveryEncodingSees) {
 
 TEST(CheckOrder, LawsHoldForRandomSpecsOfEveryRule) {
   for_every_rule("check_order", {.most_pairs = 24}, [](PropertyDraw&, const RotarySpec& spec) {
+    // Six tokens see nothing of pairs that hardly turn; a rule whose frequencies are given may have no others.
+    const auto inv_freq = gnomon::frequencies(spec).inv_freq;
+    const bool turns = *std::max_element(inv_freq.begin(), inv_freq.end()) > 0.02;
     const auto report = gnomon::check_order(spec);
     for (const auto& check : report.checks) {
+      if (check.name == "permutation" && !turns) continue;
       if (!check.holds()) RC_FAIL(check.claim + ": " + std::to_string(check.measured));
     }
   });

@@ -272,6 +272,17 @@ TEST(Type, KnownWithoutARuleIsAnErrorThatNamesIt) {
   }
 }
 
+// T25: the fraction says how many pairs turn, and is not applied to the width as well.
+TEST(Type, ProportionalKeepsTheWholeWidth) {
+  const Model model = llama(
+      {{"head_dim", 512}, {"rope_parameters", {{"rope_type", "proportional"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}}}});
+  const RotarySpec spec = rotary_of(model);
+  EXPECT_EQ(spec.rotary_dim, 512);
+  const auto inv = frequencies(spec).inv_freq;
+  EXPECT_NEAR(inv.at(63), 0.033376246942920385, 1e-16);
+  EXPECT_EQ(inv.at(64), 0);
+}
+
 TEST(Type, UnknownIsAnErrorAndNeverIgnored) {
   const Model model = llama({{"rope_theta", 1e4}, {"rope_scaling", {{"rope_type", "made_up"}, {"factor", 2.0}}}});
   ASSERT_NE(find_doubt(model, "scaling-unknown"), nullptr);

@@ -75,6 +75,9 @@ struct Sinusoidal {
       throw Error(ErrorCode::invalid_argument,
                   "axes: expected 1 to 8 parts of equal width, got " + std::to_string(axes) + " of width " + std::to_string(width));
     }
+    if (offset > std::numeric_limits<std::int32_t>::max()) {
+      throw Error(ErrorCode::invalid_argument, "offset: expected at most 2147483647, got " + std::to_string(offset));
+    }
     if (columns(width) % 2 != 0 && odd_width == OddWidth::refuse) {
       throw Error(ErrorCode::invalid_argument, "width: expected an even number of columns for each axis, got " +
                                                    std::to_string(columns(width)) + "; odd_width says what to do otherwise");
