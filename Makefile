@@ -65,10 +65,9 @@ format: setup  ## rewrite the sources in the project's style
 mutants: setup  ## small wrong changes to the library, each of which a test must notice (slow; not part of test)
 	tools/mutants
 
-bench: setup  ## the benchmarks
-	cmake --preset release -DGNOMON_BUILD_BENCHMARKS=ON
-	cmake --build build/release
-	build/release/bench/gnomon_bench
+bench: build  ## speed: the kernels against a plain read and write, and against torch and transformers
+	$(BIN)/gnomon bench rotate
+	$(BIN)/python bench/compare.py
 
 clean:  ## remove what was built (.venv stays)
 	rm -rf build dist
