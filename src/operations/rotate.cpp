@@ -53,9 +53,9 @@ struct Layout {
     const auto size = static_cast<std::int64_t>(size_of(view.dtype));
     run = view.shape[3] * size;
     for (std::size_t i = 0; i < 3; i++) {
-      const std::int64_t stride = view.strides[i] * size;
+      const std::int64_t stride = view.shape[i] == 1 ? 0 : view.strides[i] * size;
       if (stride < 0) begin -= static_cast<std::uintptr_t>(-stride) * static_cast<std::uintptr_t>(view.shape[i] - 1);
-      axes[i] = {view.shape[i] == 1 ? 0 : std::abs(stride), view.shape[i]};
+      axes[i] = {std::abs(stride), view.shape[i]};
     }
     std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
   }
@@ -69,10 +69,15 @@ struct Layout {
   }
 };
 
-/// Whether writing one head could change another: true when an axis steps less than the axes below it reach.
+/// Whether writing one head could change another: true when an axis steps less than the axes before it, of smaller or the same steps,
+/// reach.
 bool overlaps_itself(const Layout& layout) {
-  return std::any_of(layout.axes.begin(), layout.axes.end(),
-                     [&](const Axis& axis) { return axis.number > 1 && axis.stride < layout.reach(axis.stride); });
+  std::int64_t reach = layout.run;
+  for (const auto& axis : layout.axes) {
+    if (axis.number > 1 && axis.stride < reach) return true;
+    reach += axis.stride * (axis.number - 1);
+  }
+  return false;
 }
 
 /// Whether two views share no byte: because one ends before the other begins, or because both step alike along an axis and never meet
@@ -96,6 +101,7 @@ bool are_apart(const Layout& a, const Layout& b) {
 void check_memory(std::span<const RotateOperand> operands) {
   for (std::size_t i = 0; i < operands.size(); i++) {
     const auto& [x, out, side] = operands[i];
+    if (empty(x)) continue;
     const Layout written(out);
     if (overlaps_itself(written)) refuse("out: its strides make elements share memory, so it cannot be written");
     const bool in_place = x.data == out.data && x.strides == out.strides;
@@ -103,7 +109,8 @@ void check_memory(std::span<const RotateOperand> operands) {
       refuse("out: overlaps x; pass the very same view to rotate in place, or memory of its own");
     }
     for (std::size_t j = 0; j < operands.size(); j++) {
-      if (j == i || (are_apart(written, Layout(operands[j].x)) && are_apart(written, Layout(operands[j].out)))) continue;
+      if (j == i || empty(operands[j].x)) continue;
+      if (are_apart(written, Layout(operands[j].x)) && are_apart(written, Layout(operands[j].out))) continue;
       refuse(fmt::format("operands: {} is written where {} has its elements", i, j));
     }
   }
