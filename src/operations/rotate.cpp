@@ -123,6 +123,10 @@ void check_rotation(const Rotation& rotation) {
     refuse(fmt::format("rotation: expected rotated channels within head_dim ({}), got {} to {}", rotation.head_dim, rotation.rotary_offset,
                        past));
   }
+  const auto pairs = static_cast<std::size_t>(rotation.pairs());
+  for (const auto& [name, number] : {std::pair("axis", rotation.axis.size()), std::pair("log_magnitude", rotation.log_magnitude.size())}) {
+    if (number != 0 && number != pairs) refuse(fmt::format("rotation: expected {} for each of the {} pairs, got {}", name, pairs, number));
+  }
   if (rotation.table && (rotation.table->cos == nullptr || rotation.table->sin == nullptr) && rotation.table->rows > 0) {
     refuse("table: expected memory for cos and sin, got null");
   }
