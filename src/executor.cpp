@@ -62,6 +62,8 @@ struct ThreadPool::State {
     stop = true;
     generation.fetch_add(1, std::memory_order_release);
     generation.notify_all();
+    if (getpid() == owner) return;
+    for (auto& worker : workers) worker.detach();  // there is nobody to join
   }
   std::shared_ptr<Job> current() {
     const std::lock_guard lock(job_access);
