@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pool: an atomic task counter that the caller and the workers draw from, so that a late worker costs little and a lost one nothing.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -47,14 +48,23 @@ struct Job {
 }  // namespace
 
 struct ThreadPool::State {
-  std::mutex running;  // one run at a time
+  std::atomic<bool> running{false};  // one run at a time
   std::mutex job_access;
   std::shared_ptr<Job> job;
   std::atomic<std::uint64_t> generation{0};
   std::atomic<bool> stop{false};
   std::size_t width = 1;
+  const pid_t owner = getpid();  // a process forked off has none of the workers, and perhaps a lock that one of them held
   std::vector<std::jthread> workers;
 
+  // Also when the constructor of the pool throws, because there are no more threads to be had.
+  ~State() {
+    stop = true;
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    if (getpid() == owner) return;
+    for (auto& worker : workers) worker.detach();  // there is nobody to join
+  }
   std::shared_ptr<Job> current() {
     const std::lock_guard lock(job_access);
     return job;
@@ -80,17 +90,13 @@ ThreadPool::ThreadPool(std::size_t threads) : state_(std::make_unique<State>()) 
   for (std::size_t i = 1; i < threads; i++) state_->workers.emplace_back([state = state_.get()] { state->serve(); });
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stop = true;
-  state_->generation.fetch_add(1, std::memory_order_release);
-  state_->generation.notify_all();
-}
+ThreadPool::~ThreadPool() = default;
 
 std::size_t ThreadPool::width() const { return state_->width; }
 
 void ThreadPool::run(std::size_t tasks, const std::function<void(std::size_t)>& body) {
-  const std::unique_lock lock(state_->running, std::try_to_lock);
-  if (!lock.owns_lock() || tasks < 2 || state_->width == 1) {
+  const bool alone = tasks < 2 || state_->width == 1 || getpid() != state_->owner;
+  if (alone || state_->running.exchange(true, std::memory_order_acquire)) {
     for (std::size_t task = 0; task < tasks; task++) body(task);
     return;
   }
@@ -103,6 +109,7 @@ void ThreadPool::run(std::size_t tasks, const std::function<void(std::size_t)>& 
   job->work();
   for (std::uint64_t done = job->done; done < tasks; done = job->done.load(std::memory_order_acquire)) wait_for_change(job->done, done);
   state_->set(nullptr);
+  state_->running.store(false, std::memory_order_release);
 }
 
 }  // namespace gnomon

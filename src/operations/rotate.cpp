@@ -25,7 +25,7 @@ void check_memory(std::span<const RotateOperand> operands) {
     for (std::size_t j = 0; j < operands.size(); j++) {
       const auto& other = operands[j];
       if (j == i || is_empty(other.x)) continue;
-      const bool apart = are_apart(out, other.out) && (other.x.data == other.out.data || are_apart(out, other.x));
+      const bool apart = are_apart(out, other.out) && (is_same_view(other.x, other.out) || are_apart(out, other.x));
       if (!apart) refuse(fmt::format("operands: {} is written where {} has its elements", i, j));
     }
   }
@@ -33,10 +33,16 @@ void check_memory(std::span<const RotateOperand> operands) {
 
 void check_rotation(const Rotation& rotation) {
   if (rotation.pairs() < 1) refuse("rotation: expected at least one pair, it has none");
+  if (rotation.pairs() > widest_head) refuse(fmt::format("rotation: expected at most {} pairs, got {}", widest_head / 2, rotation.pairs()));
+  if (!std::isfinite(rotation.magnitude)) refuse(fmt::format("rotation: expected a finite magnitude, got {}", rotation.magnitude));
   const auto past = rotation.rotary_offset + 2 * rotation.pairs();
   if (rotation.rotary_offset < 0 || past > rotation.head_dim) {
     refuse(fmt::format("rotation: expected rotated channels within head_dim ({}), got {} to {}", rotation.head_dim, rotation.rotary_offset,
                        past));
+  }
+  const auto pairs = static_cast<std::size_t>(rotation.pairs());
+  for (const auto& [name, number] : {std::pair("axis", rotation.axis.size()), std::pair("log_magnitude", rotation.log_magnitude.size())}) {
+    if (number != 0 && number != pairs) refuse(fmt::format("rotation: expected {} for each of the {} pairs, got {}", name, pairs, number));
   }
   if (rotation.table && (rotation.table->cos == nullptr || rotation.table->sin == nullptr) && rotation.table->rows > 0) {
     refuse("table: expected memory for cos and sin, got null");

@@ -26,9 +26,9 @@ struct Layout {
     const auto size = static_cast<std::int64_t>(size_of(view.dtype));
     run = view.shape[3] * size;
     for (std::size_t i = 0; i < 3; i++) {
-      const std::int64_t stride = view.strides[i] * size;
+      const std::int64_t stride = view.shape[i] == 1 ? 0 : view.strides[i] * size;
       if (stride < 0) begin -= static_cast<std::uintptr_t>(-stride) * static_cast<std::uintptr_t>(view.shape[i] - 1);
-      axes[i] = {view.shape[i] == 1 ? 0 : std::abs(stride), view.shape[i]};
+      axes[i] = {std::abs(stride), view.shape[i]};
     }
     std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
   }
@@ -107,6 +107,14 @@ bool are_apart(const ConstTensorView& first, const ConstTensorView& second) {
   return false;
 }
 
+bool is_same_view(const ConstTensorView& a, const ConstTensorView& b) {
+  if (a.data != b.data || a.shape != b.shape) return false;
+  for (std::size_t axis = 0; axis < 4; axis++) {
+    if (a.shape[axis] != 1 && a.strides[axis] != b.strides[axis]) return false;
+  }
+  return true;
+}
+
 void check_same(const ConstTensorView& x, const TensorView& out) {
   if (x.shape != out.shape) refuse(fmt::format("out: expected the shape of x {}, got {}", text(x.shape), text(out.shape)));
   if (x.dtype != out.dtype) refuse(fmt::format("out: expected the dtype of x ({}), got {}", name_of(x.dtype), name_of(out.dtype)));
@@ -114,7 +122,7 @@ void check_same(const ConstTensorView& x, const TensorView& out) {
 
 void check_written(const ConstTensorView& x, const TensorView& out) {
   if (overlaps_itself(out)) refuse("out: its strides make elements share memory, so it cannot be written");
-  if (x.data == out.data && x.strides == out.strides) return;
+  if (is_same_view(x, out)) return;
   if (!are_apart(x, out)) refuse("out: overlaps x; pass the very same view to work in place, or memory of its own");
 }
 

@@ -26,6 +26,9 @@ bool is_empty(const ConstTensorView& view);
 /// Whether writing one head could change another.
 bool overlaps_itself(const ConstTensorView& view);
 
+/// Whether two views of one dtype name the same elements in the same order.
+bool is_same_view(const ConstTensorView& a, const ConstTensorView& b);
+
 /// Whether two views share no byte: because one ends before the other begins, or because both step alike along an axis and never meet
 /// within a step, as the queries and keys of one fused projection. May be false for views that are apart in other ways.
 bool are_apart(const ConstTensorView& a, const ConstTensorView& b);

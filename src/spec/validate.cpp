@@ -56,6 +56,7 @@ void check_axes(const RotarySpec& spec) {
   const int pairs = spec.rotary_dim / 2;
   if (spec.axes < 1 || spec.axes > most_axes) refuse("axes", fmt::format("1 to {}", most_axes), fmt::format("{}", spec.axes));
   if (spec.sections.empty()) {
+    if (spec.section_order != SectionOrder::chunked) refuse("sections", "the pairs of each axis, for interleaved ones", "none");
     if (pairs % spec.axes != 0) refuse("axes", fmt::format("a divisor of the {} pairs", pairs), fmt::format("{}", spec.axes));
     return;
   }

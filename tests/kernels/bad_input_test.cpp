@@ -145,6 +145,16 @@ TEST_F(BadInput, RotationsThatDoNotFitTheHead) {
   gnomon::Rotation none;
   none.head_dim = 8;
   EXPECT_EQ(refused_rotation(none), "") << "nothing to rotate is no rotation";
+  const std::vector<std::uint8_t> axis(3), axes(5);
+  const std::vector<double> log_magnitude(3);
+  auto uneven = fine;
+  uneven.axis = axis;
+  EXPECT_EQ(refused_rotation(uneven), "") << "a pair without an axis";
+  uneven.axis = axes;
+  EXPECT_EQ(refused_rotation(uneven), "") << "an axis without a pair";
+  uneven = fine;
+  uneven.log_magnitude = log_magnitude;
+  EXPECT_EQ(refused_rotation(uneven), "") << "a pair without a magnitude";
 }
 
 TEST_F(BadInput, FrequenciesWithoutTurnsInATable) {

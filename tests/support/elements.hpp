@@ -2,6 +2,7 @@
 // Element types as tests see them: decoded and rounded by plain integer code, written independently of the library's.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -34,6 +35,27 @@ inline std::uint16_t nearest_bf16(float value) {
   if (rest > 0x8000) return upper;
   return (lower & 1) == 0 ? lower : upper;
 }
+
+/// To f16, to nearest, ties to the even neighbour: of all 31745 values from 0 to infinity, the nearest. Infinity stands where 2^16 would.
+inline std::uint16_t nearest_f16(double value) {
+  static const std::vector<double> sizes = [] {
+    std::vector<double> list;
+    for (std::uint16_t bits = 0; bits < 0x7c00; bits++) list.push_back(decode_f16(bits));
+    list.push_back(65536);
+    return list;
+  }();
+  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return sign | 0x7e00;
+  const double size = std::abs(value);
+  const auto above = std::upper_bound(sizes.begin(), sizes.end(), size);
+  if (above == sizes.end()) return sign | 0x7c00;
+  const auto lower = static_cast<std::uint16_t>(above - sizes.begin() - 1);
+  const double to_lower = size - *(above - 1), to_upper = *above - size;  // exact: the neighbours are close
+  const bool up = to_upper < to_lower || (to_upper == to_lower && (lower & 1) != 0);
+  return static_cast<std::uint16_t>(sign | (lower + (up ? 1 : 0)));
+}
+
+inline bool is_nan_f16(std::uint16_t bits) { return (bits & 0x7fff) > 0x7c00; }
 
 inline bool is_nan_bf16(std::uint16_t bits) { return (bits & 0x7fff) > 0x7f80; }
 

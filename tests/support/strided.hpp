@@ -2,6 +2,7 @@
 // Memory for (B,H,T,D) tensors in every order a caller may hold them, with room around and between the rows that must stay untouched.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -25,8 +26,14 @@ inline constexpr Order all_orders[] = {Order::bhtd, Order::bthd, Order::padded, 
 
 using Shape = std::array<std::int64_t, 4>;  // (B,H,T,D)
 
+/// An element of f16, as bits; bf16 is std::uint16_t.
+struct Half {
+  std::uint16_t bits;
+};
+
 template <class Element>
 constexpr gnomon::DType dtype_for() {
+  if constexpr (std::is_same_v<Element, Half>) return gnomon::DType::f16;
   if constexpr (std::is_same_v<Element, double>) return gnomon::DType::f64;
   if constexpr (std::is_same_v<Element, float>) return gnomon::DType::f32;
   return gnomon::DType::bf16;
@@ -35,12 +42,24 @@ constexpr gnomon::DType dtype_for() {
 inline double decode(double value) { return value; }
 inline double decode(float value) { return static_cast<double>(value); }
 inline double decode(std::uint16_t value) { return decode_bf16(value); }
+inline double decode(Half value) { return decode_f16(value.bits); }
 template <class Element>
 Element encode(double value) {
-  if constexpr (std::is_same_v<Element, std::uint16_t>)
+  if constexpr (std::is_same_v<Element, Half>)
+    return {nearest_f16(value)};
+  else if constexpr (std::is_same_v<Element, std::uint16_t>)
     return nearest_bf16(static_cast<float>(value));
   else
     return static_cast<Element>(value);
+}
+
+/// Half the distance from a number to its neighbours in an element type: one rounding to nearest.
+template <class Element>
+double half_ulp(double size) {
+  constexpr bool half = std::is_same_v<Element, Half>, brain = std::is_same_v<Element, std::uint16_t>,
+                 single = std::is_same_v<Element, float>;
+  constexpr int digits = half ? 11 : brain ? 8 : single ? 24 : 53, least = half ? -14 : brain || single ? -126 : -1022;
+  return std::ldexp(1.0, std::max(size == 0 ? least : std::ilogb(size), least) - digits);
 }
 
 template <class Element>
