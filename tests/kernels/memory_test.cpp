@@ -295,7 +295,8 @@ TEST(Memory, TwoTensorsThatMeetAreNeverTaken) {
     ASSERT_TRUE(taken || !one_after_the_other) << text(a, verdicts.origin()) << "; " << text(b, verdicts.origin());
     if (a.shape != b.shape) continue;
     const RotateOperand through{a, b};
-    const bool same = a.data == b.data && a.strides == b.strides;
+    bool same = a.data == b.data;  // a step along an axis of one element is never taken
+    for (std::size_t axis = 0; axis < 4; axis++) same = same && (a.shape[axis] == 1 || a.strides[axis] == b.strides[axis]);
     const bool copied = verdicts.accepted(std::span(&through, 1), frequencies);
     ASSERT_FALSE(copied && !apart && !same) << text(a, verdicts.origin()) << " into " << text(b, verdicts.origin());
   }
