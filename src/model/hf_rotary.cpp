@@ -181,6 +181,9 @@ void HfRotary::read_extras(const Keys& block, RotaryDeclaration& rotary) {
                 fmt::format("{}: queries are scaled by their position, which is not reported here", beta->origin.key));
   }
   rotary.sections = block.list("mrope_section");
+  // The code of these families takes turns whether the file says so or not.
+  const std::string& type = declaration_.model.type;
+  rotary.sections_interleaved = type.starts_with("qwen3_vl") || type.starts_with("qwen3_5");
   if (const auto interleaved = block.boolean("mrope_interleaved")) rotary.sections_interleaved = interleaved->value;
 }
 

@@ -272,6 +272,18 @@ TEST(Type, KnownWithoutARuleIsAnErrorThatNamesIt) {
   }
 }
 
+TEST(Type, SectionsAreReadWithTheirOrder) {
+  const auto sections = [](const char* type, json extra) {
+    json block = {{"rope_type", "default"}, {"rope_theta", 1e6}, {"mrope_section", {24, 20, 20}}};
+    block.update(extra);
+    return rotary_of(read(config(type, {{"head_dim", 128}, {"rope_parameters", block}})));
+  };
+  EXPECT_EQ(sections("qwen2_vl", json::object()).sections, (std::vector{24, 20, 20}));
+  EXPECT_EQ(sections("qwen2_vl", json::object()).section_order, SectionOrder::chunked);
+  EXPECT_EQ(sections("qwen2_vl", {{"mrope_interleaved", true}}).section_order, SectionOrder::interleaved);
+  EXPECT_EQ(sections("qwen3_vl_text", json::object()).section_order, SectionOrder::interleaved) << "as the code of the family does";
+}
+
 // T25: the fraction says how many pairs turn, and is not applied to the width as well.
 TEST(Type, ProportionalKeepsTheWholeWidth) {
   const Model model = llama(

@@ -171,6 +171,52 @@ static void rotations(const gnomon_rotary* rotary) {
   gnomon_rotary_destroy(hf);
 }
 
+/* Runs the tasks backwards and counts them, to show that they are lent. */
+static void backwards(void* context, size_t tasks, void (*task)(void* body, size_t index), void* body) {
+  for (size_t i = tasks; i-- > 0;) task(body, i);
+  *(size_t*)context += tasks;
+}
+
+/* Queries and keys in one call equal two calls; large tensors are cut into tasks for the caller's threads, with the same result. */
+static void queries_and_keys(const gnomon_rotary* rotary) {
+  enum { TOKENS = 4096, HEADS = 8 };
+  static float q[TOKENS * HEADS * 4], k[TOKENS * 4], q_alone[TOKENS * HEADS * 4], k_alone[TOKENS * 4];
+  for (size_t i = 0; i < COUNT(q); i++) q[i] = q_alone[i] = (float)(i % 17) - 8;
+  for (size_t i = 0; i < COUNT(k); i++) k[i] = k_alone[i] = (float)(i % 13) - 6;
+  const int64_t q_strides[4] = {TOKENS * HEADS * 4, 4, HEADS * 4, 1}, k_strides[4] = {TOKENS * 4, 4, 4, 1};
+  gnomon_tensor both[2] = {{q, GNOMON_F32, {1, HEADS, TOKENS, 4}, {0}}, {k, GNOMON_F32, {1, 1, TOKENS, 4}, {0}}};
+  memcpy(both[0].strides, q_strides, sizeof q_strides);
+  memcpy(both[1].strides, k_strides, sizeof k_strides);
+  gnomon_tensor alone[2] = {both[0], both[1]};
+  alone[0].data = q_alone;
+  alone[1].data = k_alone;
+  const gnomon_positions positions = {GNOMON_RANGE, TOKENS, 5, NULL};
+  size_t lent = 0;
+  const gnomon_executor executor = {&lent, 2, backwards}, without = {NULL, 2, NULL};
+  expect(gnomon_rotate_qk(rotary, &both[0], &both[0], &both[1], &both[1], &positions, GNOMON_FORWARD, &executor) == GNOMON_OK, "q and k");
+  for (int i = 0; i < 2; i++) expect(gnomon_rotate(rotary, &alone[i], &alone[i], &positions, GNOMON_FORWARD) == GNOMON_OK, "one of them");
+  expect(memcmp(q, q_alone, sizeof q) == 0 && memcmp(k, k_alone, sizeof k) == 0, "one call, two calls, any order of tasks: the same bits");
+  expect(lent > 1, "the work was cut into tasks and lent");
+  expect_failure(gnomon_rotate_qk(rotary, &both[0], &both[0], &both[0], &both[0], &positions, GNOMON_FORWARD, NULL),
+                 GNOMON_INVALID_ARGUMENT, "operands: ");
+  expect_failure(gnomon_rotate_qk(rotary, NULL, &both[0], &both[1], &both[1], &positions, GNOMON_FORWARD, NULL), GNOMON_INVALID_ARGUMENT,
+                 "q: ");
+  expect_failure(gnomon_rotate_qk(rotary, &both[0], &both[0], &both[1], &both[1], &positions, GNOMON_FORWARD, &without),
+                 GNOMON_INVALID_ARGUMENT, "executor.run: ");
+}
+
+static void added_positions(void) {
+  const float table[6] = {1, 2, 10, 20, 100, 200}; /* three rows of two; position 0 is the second */
+  float x[4] = {0.5f, 0.25f, 3, 4};
+  const gnomon_tensor tokens = {x, GNOMON_F32, {1, 1, 2, 2}, {4, 4, 2, 1}};
+  const gnomon_rows rows = {table, GNOMON_F32, 3, 2, 2, 1};
+  const gnomon_positions first = {GNOMON_RANGE, 2, 0, NULL}, beyond = {GNOMON_RANGE, 2, 1, NULL};
+  expect_failure(gnomon_add_positions(&tokens, &tokens, &rows, &beyond, 1), GNOMON_OUT_OF_RANGE, "positions: 2 has no row");
+  expect(gnomon_add_positions(&tokens, &tokens, &rows, &first, 2) == GNOMON_OK, "add rows");
+  expect(x[0] == 11 && x[1] == 20.5f && x[2] == 106 && x[3] == 208, "2 x + row(position + 1)");
+  expect_failure(gnomon_add_positions(&tokens, &tokens, NULL, &first, 1), GNOMON_INVALID_ARGUMENT, "table: ");
+}
+
 static void* see_no_error(void* seen) {
   *(int*)seen = strcmp(gnomon_last_error(), "") == 0;
   return NULL;
@@ -203,6 +249,8 @@ int main(void) {
   magnitude();
   tables(rotary);
   rotations(rotary);
+  queries_and_keys(rotary);
+  added_positions();
   gnomon_rotary_destroy(rotary);
   threads();
   no_memory();
