@@ -79,9 +79,9 @@ def use_absolute(model, spec=None, *, numerics="exact"):
     parent, name, old = _find_table(model)
     weight = old if isinstance(old, torch.nn.Parameter) else old.weight
     width = weight.shape[-1]
-    if spec is not None and (not isinstance(spec.rule, gnomon.absolute.Sinusoidal) or spec.width != width):
-        raise ValueError(f"spec: expected a Sinusoidal of width {width}, the model's, got {spec!r}")
     if spec is not None:
+        if not isinstance(spec.rule, gnomon.absolute.Sinusoidal) or spec.rule.axes != 1 or spec.width != width:
+            raise ValueError(f"spec: expected a Sinusoidal of one axis and of width {width}, the model's, got {spec!r}")
         gnomon.embedding_table(spec, range(1), numerics=numerics)  # what cannot be made fails here
     if weight is not old:
         module = PositionTable(weight, spec, numerics, type(old).__name__, getattr(old, "offset", 0)).train(old.training)
@@ -255,7 +255,8 @@ def _find_table(model):
     for path, module in model.named_modules():
         for name in ("embed_positions", "position_embeddings", "wpe"):
             table = getattr(module, name, None)
-            if type(table).__name__ in _POSITIONS or (isinstance(table, torch.nn.Parameter) and type(module).__name__ == "ViTEmbeddings"):
+            in_vit = type(module).__name__ == "ViTEmbeddings" and not isinstance(module.dropout, PatchPositions)
+            if type(table).__name__ in _POSITIONS or (in_vit and isinstance(table, torch.nn.Parameter)):
                 found.append((f"{path}.{name}".lstrip("."), (module, name, table)))
     kind = type(model).__name__
     if not found:
