@@ -99,14 +99,9 @@ def output(name, model, **more):
 
 def table_of(name, model):
     """The tensor with the model's own rows."""
-    inner = getattr(model, "embeddings", getattr(model, "decoder", getattr(model, "encoder", model)))
-    table = next(
-        getattr(part, place)
-        for part in (inner, model)
-        for place in ("position_embeddings", "embed_positions", "wpe")
-        if hasattr(part, place)
-    )
-    return table if isinstance(table, torch.nn.Parameter) else table.weight
+    places = {"bert": "embeddings.position_embeddings.weight", "gpt2": "wpe.weight", "vit": "embeddings.position_embeddings"}
+    places |= {"opt": "decoder.embed_positions.weight", "roformer": "encoder.embed_positions.weight"}
+    return model.get_parameter(places.get(name, "embed_positions.weight"))
 
 
 @pytest.mark.parametrize("name", MODELS)
