@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.autograd import forward_ad  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import gnomon  # noqa: E402
@@ -576,6 +577,34 @@ def test_float16_is_float32_rounded_once():
     y = rotate(x, rotation, 1000)
     assert torch.equal(y, rotate(x.float(), rotation, 1000).half())
     assert not torch.equal(y, rotate(x.double(), rotation, 1000).half())
+
+
+class Seen(TorchDispatchMode):
+    """Names of the operators that were called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_modes_see_every_call(needs_gradient):
+    """Profilers, fake tensors and tracers are such modes: the way around the dispatcher must not pass them by."""
+    rotation, (q, k) = Rotation(spec_of()), (x.requires_grad_(needs_gradient) for x in q_and_k())
+    want = rotate((q, k), rotation, 7)
+    with Seen() as seen:
+        made = rotate((q, k), rotation, 7)
+        rotate(q, rotation, 7)
+        with torch.no_grad():
+            rotate_((q.clone(), k.clone()), rotation, 7)
+            gnomon.torch.add_positions(torch.zeros(T, D), torch.zeros(T, D))
+    assert all(torch.equal(a, b) for a, b in zip(made, want, strict=True))
+    named = [name for name in seen.names if name.startswith("gnomon")]
+    assert named == ["gnomon.rotate_qk.default", "gnomon.rotate.default", "gnomon.rotate_qk_.default", "gnomon.add_positions.default"]
 
 
 @pytest.fixture
