@@ -71,7 +71,7 @@ def use_absolute(model, spec=None, *, numerics="exact"):
     numerics  "exact", or "hf" for the float32 values of transformers
 
     Which position a token has is the model's own rule: after those in the cache, given as position_ids, counted over the attention
-    mask (OPT, whose row of position 0 is row 2). Raises ValueError for a model without a position table that is understood, or with
+    mask (OPT, whose row of position 0 is row 2). torch.compile breaks its graph here. Raises ValueError for a model without a position table that is understood, or with
     several, and for a spec that does not fit; gnomon.Error where a table cannot be made, and for a position without a row.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
     """
@@ -197,13 +197,19 @@ class PositionTable(torch.nn.Module):
     def __init__(self, weight, spec, numerics, kind, offset):
         super().__init__()
         self.weight, self.num_embeddings = weight, weight.shape[-2]
-        self.specs, self.numerics, self.kind, self.offset, self.calls = {None: spec}, numerics, kind, offset, 0
+        self.numerics, self.kind, self.offset, self.calls = numerics, kind, offset, 0
+        self._setup = spec and spec.to_json()  # as text, which can be copied with the model
 
+    @property
+    def specs(self):
+        return {None: self._setup and gnomon.AbsoluteSpec.from_json(self._setup)}
+
+    @torch.compiler.disable
     def forward(self, *asked, **named):
         """The arguments of the old module; rows (…,C) at the positions it would have looked up."""
         self.calls += 1
         positions = _POSITIONS[self.kind](*asked, **named)
-        if self.specs[None] is not None:
+        if self._setup:
             return self._sinusoids(positions)
         rows = self.weight.new_zeros(*positions.shape, self.weight.shape[-1])
         # The offset is added here: a padded position is -1 in OPT, and has a row of its own.
@@ -221,10 +227,11 @@ class PatchPositions(PositionTable):
         super().__init__(weight, spec, numerics, None, 0)
         self.dropout = dropout
 
+    @torch.compiler.disable
     def forward(self, x):
         """x (B,T,C) with rows 0 to T - 1 added, then the dropout."""
         self.calls += 1
-        rows = self.weight[0] if self.specs[None] is None else self._sinusoids(torch.arange(x.shape[1]))
+        rows = self._sinusoids(torch.arange(x.shape[1])) if self._setup else self.weight[0]
         return self.dropout(gnomon.torch.add_positions(x, rows))
 
 

@@ -102,8 +102,8 @@ def _describe(module):
 class RotaryEmbedding(torch.nn.Module):
     """Rotates queries and keys, as a module without state: q, k = RotaryEmbedding(spec)(q, k, positions).
 
-    It has no parameter and no buffer, so a cast of the model cannot damage its frequencies, its state dict is empty, and a checkpoint
-    needs nothing for it. It can be copied, pickled, compiled and exported. Raises as `Rotation` does.
+    It has no parameter and no buffer, so a cast of the model cannot damage its frequencies, its state dict is empty, a checkpoint needs
+    nothing for it, and there is nothing to initialise: the frequencies are those of the paper its rule cites. It can be copied, pickled, compiled and exported. Raises as `Rotation` does.
     """
 
     def __init__(self, spec):
@@ -442,13 +442,18 @@ def _check_rows(x, table, positions):
         raise ValueError(f"positions: expected ({tokens},), (1, {tokens}) or ({batch}, {tokens}), got {tuple(positions.shape)}")
 
 
+def _array(tensor):
+    """A NumPy view, which the core takes in a tenth of the time that DLPack takes; bfloat16, which NumPy has not, as 16-bit integers."""
+    return (tensor.detach().view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor.detach()).numpy()
+
+
 def _add_positions(x, table, positions, offset, scale):
     _check_rows(x, table, positions)
     x, out = _output_for(x)
     if x.numel():
         rows = table if table.stride(1) == 1 else table.contiguous()
-        threads = torch.get_num_threads()
-        _core.add_positions(x, rows, positions.contiguous().flatten(), offset=offset, scale=scale, out=out, threads=threads)
+        arrays = map(_array, (x, rows, positions.contiguous().flatten()))
+        _core.add_positions(*arrays, offset=offset, scale=scale, out=_array(out), threads=torch.get_num_threads(), dtype="bf16")
     return out
 
 
@@ -461,7 +466,8 @@ def _scatter_add_rows(gradient, positions, rows, offset):
     total = _scatter_add_rows_fake(gradient, positions, rows, offset).zero_()
     if gradient.numel():
         gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
-        _core.scatter_add_rows(gradient, positions.contiguous().flatten(), total, offset=offset, threads=torch.get_num_threads())
+        arrays = map(_array, (gradient, positions.contiguous().flatten(), total))
+        _core.scatter_add_rows(*arrays, offset=offset, threads=torch.get_num_threads(), dtype="bf16")
     return total
 
 
@@ -483,7 +489,7 @@ class _AddPositions(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         [positions] = ctx.saved_tensors
-        of_x = gradient * ctx.scale if ctx.needs_input_grad[0] else None
+        of_x = gradient if ctx.scale == 1 else gradient * ctx.scale
         of_table = None
         if ctx.needs_input_grad[1]:
             of_table = torch.ops.gnomon.scatter_add_rows.default(gradient, positions, ctx.rows, ctx.offset).to(ctx.dtypes[1])

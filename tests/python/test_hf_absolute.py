@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """gnomon.hf.use_absolute in tiny random models: the same outputs through our rows, other outputs with other rows, and a clean undo."""
 
+import copy
+
 import numpy
 import pytest
 
@@ -196,6 +198,30 @@ def test_gradients_reach_the_models_rows(make, name):
         gradients.append(weight.grad.clone())
     assert gradients[0].abs().max() > 0
     assert torch.allclose(*gradients, rtol=1e-4, atol=1e-4 * gradients[0].abs().max().item())
+
+
+@pytest.mark.parametrize("name", ["bert", "vit"])
+def test_copied_and_compiled_models_keep_our_rows(make, name):
+    torch.compiler.reset()
+    model = make(name)
+    with gnomon.hf.use_absolute(model, sinusoidal()) as handle:
+        want, copied = output(name, model), copy.deepcopy(model)
+        compiled = output(name, torch.compile(model, backend="eager"))
+        assert handle.calls == 2
+    assert torch.equal(output(name, copied), want)
+    assert (compiled - want).abs().max() < 1e-5
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_in_bfloat16(make, name):
+    """The rows are rounded once to the model's dtype, as its own are."""
+    model = make(name).to(torch.bfloat16)
+    given = {key: value.bfloat16() if value.is_floating_point() else value for key, value in inputs(name).items()}
+    with torch.no_grad():
+        want = model(**given).last_hidden_state
+        with gnomon.hf.use_absolute(model, SINUSOIDS.get(name)):
+            assert torch.equal(model(**given).last_hidden_state, want)
 
 
 def test_a_sequence_beyond_the_trained_length(make):
