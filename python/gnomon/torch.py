@@ -138,6 +138,7 @@ def add_positions(x, table, positions=None, *, offset=0, scale=1.0):
     does not fit, ValueError for a shape, gnomon.Error for a position without a row, which it names.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
     """
+    _require_dense(x)
     if x.dim() not in (2, 3):
         raise ValueError(f"x: expected shape (B,T,C) or (T,C), got {tuple(x.shape)}")
     return torch.ops.gnomon.add_positions.default(x, table, _position_ids(positions, x, x.shape[-2]), offset, scale)
@@ -229,13 +230,17 @@ def _pair(x):
     return x
 
 
+def _require_dense(x):
+    if x.layout != torch.strided or x.is_nested:
+        raise TypeError(f"x: expected a dense tensor, got {'a nested one' if x.is_nested else x.layout}")
+
+
 def _arguments(x, rotation, positions, direction):
     if not isinstance(rotation, Rotation):
         rotation = Rotation(rotation)
     if direction not in ("forward", "transposed"):
         raise ValueError(f"direction: expected 'forward' or 'transposed', got {direction!r}")
-    if x.layout != torch.strided or x.is_nested:
-        raise TypeError(f"x: expected a dense tensor, got {'a nested one' if x.is_nested else x.layout}")
+    _require_dense(x)
     if x.dim() != 4 or x.shape[3] != rotation.head_dim:
         raise ValueError(f"x: expected shape (B,H,T,{rotation.head_dim}), got {tuple(x.shape)}")
     if not (x.is_cpu or x.is_meta):
@@ -305,7 +310,7 @@ def _check_positions(x, positions, axis):
 
 def _run(tensors, outputs, positions, turns, axis, *settings):
     _check_positions(tensors[0], positions, axis)
-    positions, turns = positions.contiguous(), turns.contiguous()
+    positions, turns, axis = positions.contiguous(), turns.contiguous(), None if axis is None else axis.contiguous()
     _core.rotate_raw(
         [(x.data_ptr(), out.data_ptr(), x.shape, x.stride(), out.stride()) for x, out in zip(tensors, outputs, strict=True)],
         _DTYPES[tensors[0].dtype],

@@ -557,6 +557,9 @@ def test_several_axes(order):
         assert_rounded(y, by_axis[columns, ..., torch.arange(D)].movedim(0, -1))
         assert (y.double() - by_axis[0]).abs().max() > 0.1
         assert torch.equal(rotate(x, rotation, positions), y)
+    settings = (D, 0, False, 1.0, False)
+    strided = torch.stack((rotation.axis, rotation.axis), 1)[:, 0]
+    assert torch.equal(torch.ops.gnomon.rotate(q, positions, rotation.turns, strided, *settings), made[0])
     shared = positions[:, 0]
     for same in (shared[:, None], shared[:, None].expand(3, B, T)):
         assert torch.equal(rotate(q, rotation, same), rotate(q, rotation, shared))

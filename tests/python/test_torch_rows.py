@@ -82,6 +82,7 @@ X, TABLE = torch.zeros(B, T, C), torch.zeros(ROWS, C)
     [
         (X.int(), TABLE, None, "x: expected float32"),
         (X, TABLE.int(), None, "table: expected float32"),
+        (X.to_sparse(), TABLE, None, "x: expected a dense tensor"),
         (X[0, 0], TABLE, None, r"x: expected shape \(B,T,C\) or \(T,C\)"),
         (X, TABLE[:, :4], None, r"table: expected shape \(rows,8\), got \(12, 4\)"),
         (X, TABLE[0], None, "table: expected shape"),
