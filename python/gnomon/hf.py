@@ -262,8 +262,7 @@ def _find_table(model):
     for path, module in model.named_modules():
         for name in ("embed_positions", "position_embeddings", "wpe"):
             table = getattr(module, name, None)
-            in_vit = type(module).__name__ == "ViTEmbeddings" and not isinstance(module.dropout, PatchPositions)
-            if type(table).__name__ in _POSITIONS or (in_vit and isinstance(table, torch.nn.Parameter)):
+            if _is_table(table, module):
                 found.append((f"{path}.{name}".lstrip("."), (module, name, table)))
     kind = type(model).__name__
     if not found:
@@ -272,6 +271,13 @@ def _find_table(model):
         paths = ", ".join(path for path, _ in found)
         raise ValueError(f"model: expected one position table, {kind} has {len(found)} ({paths}); pass the part that is meant")
     return found[0][1]
+
+
+def _is_table(table, parent):
+    if isinstance(table, torch.nn.Parameter):
+        return type(parent).__name__ == "ViTEmbeddings" and not isinstance(parent.dropout, PatchPositions)
+    # With a padding_idx (RoBERTa) it is asked for rows, not positions, and one of them learns nothing.
+    return type(table).__name__ in _POSITIONS and table.padding_idx is None
 
 
 @dataclasses.dataclass(frozen=True)

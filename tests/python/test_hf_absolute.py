@@ -249,7 +249,9 @@ def test_refusals(make, monkeypatch):
     whisper = transformers.WhisperModel(transformers.WhisperConfig(**WHISPER))
     llama = transformers.LlamaModel(transformers.LlamaConfig(**SIZES, intermediate_size=48))
     learned = gnomon.AbsoluteSpec(gnomon.absolute.Learned(rows=LENGTH), width=WIDTH)
+    roberta = transformers.RobertaModel(transformers.RobertaConfig(**ENCODER))
     for model, spec, message in [
+        (roberta, None, "expected a position table that is understood, RobertaModel has none"),
         (llama, None, "expected a position table that is understood, LlamaModel has none"),
         (whisper, None, r"expected one position table, WhisperModel has 2 \(encoder\.embed_positions, decoder\.embed_positions\)"),
         (bert, sinusoidal(16), "spec: expected a Sinusoidal of one axis and of width 32, the model's, got"),
