@@ -94,7 +94,7 @@ def contenders(dtype, tokens):
     phases = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
 
     def in_place_with(rotation):
-        return lambda q, k: (rotate_(q, rotation, positions), rotate_(k, rotation, positions))
+        return lambda q, k: rotate_((q, k), rotation, positions)
 
     def multiply(q, k):
         for x in (q, k):
@@ -108,7 +108,7 @@ def contenders(dtype, tokens):
         Contender("transformers apply_rotary_pos_emb", lambda q, k: apply_rotary_pos_emb(q, k, cos, sin), want, often),
         Contender("rotate_ in place", in_place_with(rotation), want, once),
         Contender("rotate_ in place", in_place_with(Rotation(neighbours)), rotated(neighbours), once),
-        Contender("rotate", lambda q, k: (rotate(q, rotation, positions), rotate(k, rotation, positions)), want, once),
+        Contender("rotate", lambda q, k: rotate((q, k), rotation, positions), want, once),
         Contender("RotaryEmbedding", lambda q, k: module(q, k, positions), want, once),
         Contender("scale in place", lambda q, k: (q.mul_(-1), k.mul_(-1)), torch.neg, 0),
         Contender("complex multiply in place", multiply, rotated(neighbours), 2e-6),

@@ -27,10 +27,24 @@ def plain():
     return found(ATEN_CPU_CAPABILITY="default")
 
 
+def test_every_rule_of_the_library_has_a_counterpart(plain):
+    """A rule that transformers registers and we do not compare is a rule we would read wrongly or not at all."""
+    assert plain["without a counterpart"] == []
+
+
 def test_frequencies_are_bit_equal(plain, tally):
     assert plain["capability"] == "DEFAULT"
     assert plain["frequencies"]["different"] == 0, plain["frequencies"]
     tally("frequencies against ROPE_INIT_FUNCTIONS", plain["frequencies"]["compared"])
+
+
+def test_frequencies_of_dynamic_are_bit_equal_but_for_ties(plain, tally):
+    """Its bases are no round numbers, and glibc's float32 power, of which torch's plain path is made, is not correctly rounded: where the
+    real power lies within 0.001 ulp of a tie (two in ten thousand of them) it may take the other neighbour."""
+    found = plain["frequencies of dynamic"]
+    assert found["largest"] <= 1, found
+    assert found["different"] <= 0.0005 * found["compared"], found
+    tally("frequencies of dynamic against ROPE_INIT_FUNCTIONS", found["compared"])
 
 
 def test_attention_factors_are_equal(plain, tally):
@@ -55,8 +69,9 @@ def test_cos_and_sin_are_those_of_the_module(plain, tally, kind, ulp):
 def test_whatever_code_path_torch_takes(tally):
     """Its vector power is not correctly rounded: a few ulp in a few frequencies."""
     usual = found()
-    assert usual["frequencies"]["largest"] <= 3, usual["frequencies"]
-    assert usual["frequencies"]["different"] <= 0.05 * usual["frequencies"]["compared"], usual["frequencies"]
+    for kind in ("frequencies", "frequencies of dynamic"):
+        assert usual[kind]["largest"] <= 3, usual[kind]
+        assert usual[kind]["different"] <= 0.05 * usual[kind]["compared"], usual[kind]
     assert usual["attention factors"]["different"] == 0
     assert usual["cos and sin"]["largest"] <= 1, usual["cos and sin"]
     tally("frequencies on torch's usual code path", usual["frequencies"]["compared"])

@@ -3,6 +3,7 @@
 
 import copy
 import dataclasses
+import itertools
 
 import pytest
 
@@ -52,6 +53,8 @@ class Family:
     theta: float | dict
     rotary_dim: int = HEAD_DIM
     readable: bool = True  # whether read_model knows the family
+    sections: tuple = ()
+    section_order: str = "chunked"
 
     def make(self):
         torch.manual_seed(5)
@@ -65,7 +68,14 @@ class Family:
         return self._spec(rule, self.theta * scale)
 
     def _spec(self, rule, theta):
-        return gnomon.RotarySpec(rule or rotary.Default(), theta=theta, head_dim=HEAD_DIM, rotary_dim=self.rotary_dim)
+        return gnomon.RotarySpec(
+            rule or rotary.Default(),
+            theta=theta,
+            head_dim=HEAD_DIM,
+            rotary_dim=self.rotary_dim,
+            sections=list(self.sections),
+            section_order=self.section_order,
+        )
 
 
 FAMILIES = {
@@ -155,7 +165,7 @@ FAMILIES = {
             "vision_config": {"depth": 1, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "patch_size": 4},
         },
         10000.0,
-        readable=False,
+        sections=(2, 3, 3),
     ),
     "qwen3_vl": Family(
         "Qwen3VLForConditionalGeneration",
@@ -178,7 +188,8 @@ FAMILIES = {
             },
         },
         10000.0,
-        readable=False,
+        sections=(4, 2, 2),
+        section_order="interleaved",
     ),
 }
 READABLE = [name for name, family in FAMILIES.items() if family.readable]
@@ -336,7 +347,7 @@ def test_positions_with_three_axes(models, name):
     own, positions = rotary_of(model), text_and_image(model)
     want = logits(model, position_ids=positions)
     with gnomon.hf.use(model, family.spec()) as handle:
-        assert rotary_of(model).conventions[None].axis_of_pair == AXIS_OF_PAIR[name]
+        assert gnomon.frequencies(handle.specs).axis.tolist() == list(AXIS_OF_PAIR[name])
         got = logits(model, position_ids=positions)
         assert handle.calls == 1
         one_axis = logits(model, position_ids=positions[:1].expand(3, -1, -1))
@@ -346,11 +357,16 @@ def test_positions_with_three_axes(models, name):
     assert torch.equal(logits(model, position_ids=positions), want)
     with gnomon.hf.use(model, family.spec(scale=1.01)):
         assert (logits(model, position_ids=positions) - want).abs().max() > 1e-3
+    other_order = "chunked" if family.section_order == "interleaved" else "interleaved"
+    swapped = dataclasses.replace(family, section_order=other_order).spec()
     with gnomon.hf.use(model, family.spec()):
-        other_order = tuple(sorted(AXIS_OF_PAIR[name])) if name == "qwen3_vl" else (0, 1, 2, 0, 1, 2, 1, 2)
-        module = rotary_of(model)
-        module.conventions = {None: dataclasses.replace(module.conventions[None], axis_of_pair=other_order)}
+        rotary_of(model).specs = {None: swapped}
+        rotary_of(model)._made.clear()
         assert (logits(model, position_ids=positions) - want).abs().max() > 1e-2
+    with pytest.raises(ValueError, match="rule: expected pairs that follow the axes"):
+        gnomon.hf.use(model, swapped)
+    with gnomon.hf.use(model, dataclasses.replace(family, sections=()).spec()) as handle:
+        assert handle.specs == family.spec()  # the model's own sections
 
 
 @pytest.mark.parametrize("name", AXIS_OF_PAIR)
@@ -372,6 +388,13 @@ def test_merged_sections_are_those_of_the_models_own_module(models, name):
 def test_position_ids_with_axes_the_model_does_not_have(llama):
     with gnomon.hf.use(llama, rotary.Default()), pytest.raises(ValueError, match=r"position_ids: expected \(B,T\), got \(3, 2, 5\)"):
         rotary_of(llama)(torch.zeros(2, 5, 64), torch.zeros(3, 2, 5, dtype=torch.int64))
+
+
+def test_sections_in_a_model_of_one_axis_are_refused(llama):
+    with pytest.raises(
+        ValueError, match=r"rule: expected pairs that follow the axes \[0\], as in this model, got \[0, 0, 1, 1, 1, 2, 2, 2\]"
+    ):
+        gnomon.hf.use(llama, FAMILIES["qwen2_vl"].spec())
 
 
 def test_an_unknown_order_of_sections_is_refused_by_name():
@@ -419,6 +442,98 @@ def test_a_plain_call_and_its_undo(llama):
     outer.undo()
     assert rotary_of(llama) is own
     assert torch.equal(logits(llama), want)
+
+
+TRAINED = 32
+SHORT_FACTOR, LONG_FACTOR = [1.0 + 0.25 * i for i in range(8)], [2.0 + 1.5 * i for i in range(8)]
+
+
+def length_dependent(name):
+    """A fresh model whose frequencies depend on the length of the sequence: its modules remember."""
+    if name == "dynamic":
+        parameters = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+        settings = {**GATED, "max_position_embeddings": TRAINED, "rope_parameters": parameters}
+        return dataclasses.replace(FAMILIES["llama"], settings=settings).make()
+    parameters = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": SHORT_FACTOR, "long_factor": LONG_FACTOR}
+    settings = {
+        **GATED,
+        "pad_token_id": 0,
+        "max_position_embeddings": 4 * TRAINED,
+        "original_max_position_embeddings": TRAINED,
+        "rope_parameters": parameters,
+    }
+    return Family("Phi3ForCausalLM", "Phi3Config", settings, 10000.0).make()
+
+
+LENGTH_DEPENDENT = {
+    "dynamic": rotary.Dynamic(factor=4.0, max_position_embeddings=TRAINED),
+    "longrope": rotary.Longrope(short_factor=SHORT_FACTOR, long_factor=LONG_FACTOR, original_max_position_embeddings=TRAINED, factor=4.0),
+}
+
+
+@torch.no_grad()
+def logits_of(model, tokens, **more):
+    return model(ids(tokens=tokens), **more).logits.float()
+
+
+@pytest.mark.parametrize("numerics", ["exact", "hf"])
+@pytest.mark.parametrize("name", LENGTH_DEPENDENT)
+def test_rules_that_depend_on_the_length(name, numerics):
+    """Below, at and beyond the trained length, in one module of ours: longer, shorter and longer again."""
+    ours = length_dependent(name)
+    spec = gnomon.hf.spec_of(ours)
+    assert spec.rule == LENGTH_DEPENDENT[name]
+    wanted = {tokens: logits_of(length_dependent(name), tokens) for tokens in (20, TRAINED, TRAINED + 1, 48, 60)}
+    with gnomon.hf.use(ours, spec, numerics=numerics) as handle:
+        for tokens in (20, 60, 48, TRAINED, TRAINED + 1, 20):
+            assert (logits_of(ours, tokens) - wanted[tokens]).abs().max() < 1e-4, tokens
+        assert handle.calls == 6
+    # Had the length been fixed to the trained one, or to the longest, the logits would be others.
+    for tokens, fixed_at in ((60, TRAINED), (20, 60)):
+        fixed = gnomon.frequencies(spec, length=fixed_at).inv_freq
+        custom = gnomon.RotarySpec(
+            rotary.Custom(inv_freq=fixed.tolist()), theta=0, head_dim=HEAD_DIM, attention_factor=spec.attention_factor
+        )
+        with gnomon.hf.use(ours, custom):
+            assert (logits_of(ours, tokens) - wanted[tokens]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", LENGTH_DEPENDENT)
+def test_cached_keys_keep_their_numbers(name):
+    """Decoding over the trained length, as transformers does it: the list or base changes, keys in the cache do not."""
+
+    @torch.no_grad()
+    def decoded(model):
+        cache, made = None, []
+        for tokens in (ids()[:, :30], *ids()[:, 30:36].split(1, dim=1)):
+            out = model(tokens, cache=cache, use_cache=True)
+            cache = out.cache if hasattr(out, "cache") else out.past_key_values
+            made.append(out.logits[:, -1])
+        return torch.stack(made)
+
+    want, ours = decoded(length_dependent(name)), length_dependent(name)
+    with gnomon.hf.use(ours, gnomon.hf.spec_of(ours)) as handle:
+        assert (decoded(ours) - want).abs().max() < 1e-4
+        assert handle.calls == 7
+        assert (logits_of(ours, 36)[:, -1] - want[-1]).abs().max() > 1e-3  # all keys with the new numbers
+
+
+def test_frequencies_are_made_once_for_each_outcome(llama):
+    for rule, lengths, makes in (
+        (LENGTH_DEPENDENT["longrope"], (1, 20, TRAINED, TRAINED + 1, 60, 20), 3),
+        (LENGTH_DEPENDENT["dynamic"], (1, 20, TRAINED, TRAINED + 1, 60, 20), 4),
+        (rotary.Default(), (1, 20, 60), 1),
+    ):
+        with gnomon.hf.use(llama, rule):
+            made = [rotary_of(llama).frequencies(None, length) for length in lengths]
+        assert 1 + sum(a is not b for a, b in itertools.pairwise(made)) == makes
+
+
+def test_xpos_is_refused_when_it_is_put_in(llama):
+    own = rotary_of(llama)
+    with pytest.raises(gnomon.Error, match="xpos"):
+        gnomon.hf.use(llama, rotary.Xpos())
+    assert rotary_of(llama) is own
 
 
 def test_looking_at_a_dynamic_module_does_not_change_it():

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.autograd import forward_ad  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import gnomon  # noqa: E402
@@ -183,7 +184,11 @@ def test_refused_rotations():
     with pytest.raises(ValueError, match="direction: expected 'forward' or 'transposed'"):
         rotate(X, Rotation(spec_of()), direction="back")
     with pytest.raises(ValueError, match="turns: expected int64"):
-        torch.ops.gnomon.rotate(X, torch.arange(T), Rotation(spec_of()).turns[:3], D, 0, False, 1.0, False)
+        torch.ops.gnomon.rotate(X, torch.arange(T), Rotation(spec_of()).turns[:3], None, D, 0, False, 1.0, False)
+    with pytest.raises(ValueError, match="axis: expected uint8"):
+        torch.ops.gnomon.rotate(X, torch.arange(T), Rotation(spec_of()).turns, torch.zeros(3, dtype=torch.uint8), D, 0, False, 1.0, False)
+    with pytest.raises(ValueError, match="xpos is not offered here"):
+        Rotation(gnomon.RotarySpec(gnomon.rotary.Xpos(), theta=10000.0, head_dim=D))
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -324,7 +329,8 @@ def test_negative_views():
 def test_opcheck(order):
     rotation = Rotation(spec_of(partial=True, attention_factor=1.25))
     x = ORDERS[order](torch.float64)
-    arguments = (torch.arange(x.shape[2]), rotation.turns, rotation.rotary_dim, rotation.rotary_offset, False, rotation.magnitude, False)
+    settings = (rotation.rotary_dim, rotation.rotary_offset, False, rotation.magnitude, False)
+    arguments = (torch.arange(x.shape[2]), rotation.turns, None, *settings)
     torch.library.opcheck(torch.ops.gnomon.rotate.default, (x, *arguments))
     torch.library.opcheck(torch.ops.gnomon.rotate.default, (x.clone().requires_grad_(), *arguments))
     torch.library.opcheck(torch.ops.gnomon.rotate.default, (x, torch.zeros(B, x.shape[2], dtype=torch.int64), *arguments[1:]))
@@ -396,7 +402,7 @@ def test_the_module_rotates_queries_and_keys(rope, positions):
     ids = torch.arange(T) + (positions or 0) if not isinstance(positions, torch.Tensor) else positions
     for y, x in zip(rope(q, k, positions), (q, k), strict=True):
         assert_rounded(y, expected(x, rope.spec, ids))
-    with pytest.raises(ValueError, match="positions: expected"):
+    with pytest.raises(ValueError, match="expected the batch, tokens and dtype of the first"):
         rope(q, k[:, :, :-1], ids)
 
 
@@ -436,3 +442,190 @@ def test_the_module_compiles_and_exports(rope):
     q, k = q.requires_grad_(), k.requires_grad_()
     gradients, wanted = (torch.autograd.grad(made(q, k, positions), (q, k), weights) for made in (compiled, rope))
     assert all(torch.equal(a, b) for a, b in zip(gradients, wanted, strict=True))
+
+
+SECTIONS = {  # which axis drives which of the 8 pairs
+    "chunked": (0, 0, 1, 1, 1, 2, 2, 2),
+    "interleaved": (0, 1, 2, 0, 1, 2, 0, 0),
+}
+COUNTS = {"chunked": [2, 3, 3], "interleaved": [4, 2, 2]}
+
+
+def sectioned(order):
+    return gnomon.RotarySpec(gnomon.rotary.Default(), theta=10000.0, head_dim=D, sections=COUNTS[order], section_order=order)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_pair_is_two_calls(spec, dtype):
+    rotation, positions = Rotation(SPECS[spec]), torch.randint(0, 500, (B, T))
+    q, k = (x.to(dtype).requires_grad_() for x in q_and_k())
+    made = rotate((q, k), rotation, positions)
+    weights = [x.to(dtype) for x in q_and_k()]
+    gradients = torch.autograd.grad(made, (q, k), weights)
+    for x, y, gradient, weight in zip((q, k), made, gradients, weights, strict=True):
+        assert_rounded(y.detach(), expected(x.detach(), SPECS[spec], positions))
+        assert y.stride() == x.stride()
+        alone = rotate(x, rotation, positions)
+        assert torch.equal(y, alone)
+        assert torch.equal(gradient, torch.autograd.grad(alone, x, weight)[0])
+    both = [x.detach().clone() for x in (q, k)]
+    assert rotate_(tuple(both), rotation, positions)[1] is both[1]
+    assert all(torch.equal(a, b) for a, b in zip(both, made, strict=True))
+    turned_back = rotate(made, rotation, positions, direction="transposed")
+    assert all(torch.equal(y, rotate(x, rotation, positions, direction="transposed")) for y, x in zip(turned_back, made, strict=True))
+
+
+@pytest.mark.parametrize("needed", [(True, False), (False, True)])
+def test_a_pair_of_which_one_needs_a_gradient(needed):
+    rotation = Rotation(spec_of())
+    pair = [x.requires_grad_(needs) for x, needs in zip(q_and_k(), needed, strict=True)]
+    which = needed.index(True)
+    rotate(tuple(pair), rotation, 7)[which].sum().backward()
+    alone = pair[which].detach().requires_grad_()
+    rotate(alone, rotation, 7).sum().backward()
+    assert torch.equal(pair[which].grad, alone.grad)
+    assert pair[1 - which].grad is None
+    with pytest.raises(RuntimeError, match="rotate_: x needs a gradient"):
+        rotate_(tuple(pair), rotation)
+
+
+def test_derivatives_of_a_pair():
+    rotation, positions = Rotation(spec_of(partial=True, attention_factor=1.25)), torch.randint(-1000, 1000, (B, T))
+    pair = [x.double().requires_grad_() for x in q_and_k()]
+    assert torch.autograd.gradcheck(lambda q, k: rotate((q, k), rotation, positions), pair, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(lambda q, k: rotate((q, k), rotation, positions), pair)
+    q, k = (x.detach() for x in pair)
+    with forward_ad.dual_level():
+        turned, untouched = rotate((forward_ad.make_dual(q, q), k), rotation, positions)
+        assert torch.equal(forward_ad.unpack_dual(turned).tangent, rotate(q, rotation, positions))
+        assert not forward_ad.unpack_dual(untouched).tangent.any()
+
+
+def test_opcheck_of_pairs():
+    rotation, (q, k) = Rotation(sectioned("interleaved")), q_and_k()
+    arguments = (torch.arange(3 * T).reshape(3, T), rotation.turns, rotation.axis, D, 0, False, 1.0, False)
+    torch.library.opcheck(torch.ops.gnomon.rotate_qk.default, (q, k, *arguments))
+    torch.library.opcheck(torch.ops.gnomon.rotate_qk.default, (q.clone().requires_grad_(), k, *arguments))
+    torch.library.opcheck(torch.ops.gnomon.rotate_qk_.default, (q.clone(), k.clone(), *arguments))
+
+
+def test_a_pair_compiles_without_a_graph_break():
+    torch.compiler.reset()
+    rotation = Rotation(sectioned("chunked"))
+
+    def score(q, k, positions):
+        q, k = rotate((q * 2, k), rotation, positions)
+        with torch.no_grad():
+            turned = q.clone(), k.clone()
+            rotate_(turned, rotation, positions)
+        return (q @ k.repeat_interleave(2, 1).transpose(2, 3)).softmax(-1).sum(dim=(1, 3)), *turned
+
+    q, k = (x.requires_grad_() for x in q_and_k())
+    compiled = torch.compile(score, fullgraph=True, backend="aot_eager")
+    for positions in (torch.arange(3 * T).reshape(3, T), torch.randint(0, 1000, (3, B, T))):
+        made, want = compiled(q, k, positions), score(q, k, positions)
+        for y, wanted in zip(made, want, strict=True):
+            assert torch.allclose(y, wanted, atol=1e-6)
+        gradients = [torch.autograd.grad(y[0].pow(2).sum(), (q, k)) for y in (made, want)]
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*gradients, strict=True))
+
+
+def test_refused_pairs():
+    rotation, (q, k) = Rotation(spec_of()), q_and_k()
+    for function in (rotate, rotate_):
+        with pytest.raises(TypeError, match=r"expected queries and keys of one dtype, got torch\.float32 and torch\.bfloat16"):
+            function((q, k.bfloat16()), rotation)
+        with pytest.raises(ValueError, match=r"expected a tensor or a pair \(q, k\), got a tuple of 3"):
+            function((q, k, k), rotation)
+        with pytest.raises(ValueError, match=f"{D}"):
+            function((q, k[..., :8]), rotation)
+        with pytest.raises(ValueError, match="x: expected shape"):
+            function((q, k[0]), rotation)
+
+
+@pytest.mark.parametrize("order", SECTIONS)
+def test_several_axes(order):
+    """Each pair follows the axis that the paper's figure gives it; another axis is another value."""
+    spec, (q, k) = sectioned(order), q_and_k()
+    rotation = Rotation(spec)
+    positions = torch.randint(0, 10000, (3, B, T))
+    made = rotate((q, k), rotation, positions)
+    for x, y in zip((q, k), made, strict=True):
+        by_axis = torch.stack([expected(x, spec_of(), row) for row in positions])
+        columns = torch.tensor(SECTIONS[order]).repeat(2)
+        assert_rounded(y, by_axis[columns, ..., torch.arange(D)].movedim(0, -1))
+        assert (y.double() - by_axis[0]).abs().max() > 0.1
+        assert torch.equal(rotate(x, rotation, positions), y)
+    settings = (D, 0, False, 1.0, False)
+    strided = torch.stack((rotation.axis, rotation.axis), 1)[:, 0]
+    assert torch.equal(torch.ops.gnomon.rotate(q, positions, rotation.turns, strided, *settings), made[0])
+    shared = positions[:, 0]
+    for same in (shared[:, None], shared[:, None].expand(3, B, T)):
+        assert torch.equal(rotate(q, rotation, same), rotate(q, rotation, shared))
+    for refused in (positions[:2], positions[0], shared[0], positions[:, :, :-1]):
+        with pytest.raises(ValueError, match="positions: expected"):
+            rotate((q, k), rotation, refused)
+
+
+def test_a_rotation_of_several_axes_by_one_position_is_refused():
+    for positions in (None, 7):
+        with pytest.raises(ValueError, match="positions: expected"):
+            rotate(X, Rotation(sectioned("chunked")), positions)
+
+
+def test_float16_is_float32_rounded_once():
+    """The kernel's way; the double reference would round a few values in a million the other way."""
+    rotation, x = Rotation(spec_of()), torch.randn(4, 64, 256, D).half()
+    y = rotate(x, rotation, 1000)
+    assert torch.equal(y, rotate(x.float(), rotation, 1000).half())
+    assert not torch.equal(y, rotate(x.double(), rotation, 1000).half())
+
+
+class Seen(TorchDispatchMode):
+    """Names of the operators that were called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_modes_see_every_call(needs_gradient):
+    """Profilers, fake tensors and tracers are such modes: the way around the dispatcher must not pass them by."""
+    rotation, (q, k) = Rotation(spec_of()), (x.requires_grad_(needs_gradient) for x in q_and_k())
+    want = rotate((q, k), rotation, 7)
+    with Seen() as seen:
+        made = rotate((q, k), rotation, 7)
+        rotate(q, rotation, 7)
+        with torch.no_grad():
+            rotate_((q.clone(), k.clone()), rotation, 7)
+            gnomon.torch.add_positions(torch.zeros(T, D), torch.zeros(T, D))
+    assert all(torch.equal(a, b) for a, b in zip(made, want, strict=True))
+    named = [name for name in seen.names if name.startswith("gnomon")]
+    assert named == ["gnomon.rotate_qk.default", "gnomon.rotate.default", "gnomon.rotate_qk_.default", "gnomon.add_positions.default"]
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of torch's threads, which is what it was afterwards."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_threads_change_no_bit(threads, dtype):
+    rotation = Rotation(spec_of())
+    q, k = (torch.randn(2, heads, 4096, D).to(dtype).requires_grad_() for heads in (16, 4))
+    made = []
+    for number in (1, 2, 3):
+        threads(number)
+        y = rotate((q, k), rotation, 1000)
+        made.append([*y, *torch.autograd.grad([part.sum() for part in y], (q, k))])
+    for other in made[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(made[0], other, strict=True))
