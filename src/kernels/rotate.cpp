@@ -76,8 +76,9 @@ HWY_INLINE void widen_two(const std::uint16_t* x, VF& first, VF& second) {
   second = hn::BitCast(F(), hn::And(both, hn::Set(U(), 0xffff0000u)));
 }
 HWY_INLINE void narrow_two(VF first, VF second, std::uint16_t* x) {
-  const VU both = hn::Or(hn::ShiftRight<16>(round_bf16(first)), hn::And(round_bf16(second), hn::Set(U(), 0xffff0000u)));
-  hn::StoreU(both, U(), reinterpret_cast<std::uint32_t*>(x));
+  const hn::Repartition<std::uint16_t, U> halves;
+  const auto low = hn::BitCast(halves, hn::ShiftRight<16>(round_bf16(first))), high = hn::BitCast(halves, round_bf16(second));
+  hn::StoreU(hn::OddEven(high, low), halves, x);
 }
 
 template <>
