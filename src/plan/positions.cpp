@@ -17,6 +17,7 @@ std::size_t count_range(const Range& range) {
   // Unsigned differences: start and stop may be as far apart as 64 bits allow.
   const auto gap = forward ? static_cast<std::uint64_t>(range.stop) - static_cast<std::uint64_t>(range.start)
                            : static_cast<std::uint64_t>(range.start) - static_cast<std::uint64_t>(range.stop);
+  if (range.step == 1) return gap;  // the usual case, and a division is slow
   const auto step = forward ? static_cast<std::uint64_t>(range.step) : std::uint64_t{0} - static_cast<std::uint64_t>(range.step);
   return (gap - 1) / step + 1;
 }

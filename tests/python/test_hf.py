@@ -365,7 +365,7 @@ def test_positions_with_three_axes(models, name):
         assert (logits(model, position_ids=positions) - want).abs().max() > 1e-2
     with pytest.raises(ValueError, match="rule: expected pairs that follow the axes"):
         gnomon.hf.use(model, swapped)
-    with gnomon.hf.use(model, dataclasses.replace(family, sections=()).spec()) as handle:
+    with gnomon.hf.use(model, dataclasses.replace(family, sections=(), section_order="chunked").spec()) as handle:
         assert handle.specs == family.spec()  # the model's own sections
 
 
