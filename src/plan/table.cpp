@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <tuple>
 
 #include "phase.hpp"
 #include "position_grid.hpp"
@@ -30,15 +29,15 @@ void store(std::vector<std::byte>& column, std::size_t index, double value) {
 
 template <class Element>
 void fill(RotaryTable& table, const PositionGrid& grid) {
-  const auto& [inv_freq, turns, axes] = std::tie(table.frequencies.inv_freq, table.frequencies.turns, table.frequencies.axis);
-  const bool exact = table.frequencies.numerics == Numerics::exact;
+  const Frequencies& frequencies = table.frequencies;
   const auto numbers = [&](std::size_t i, auto position) {
-    return exact ? cos_sin(phase_at(position, turns[i])) : cos_sin_hf(position, inv_freq[i]);
+    const bool exact = frequencies.numerics == Numerics::exact;
+    return exact ? cos_sin(phase_at(position, frequencies.turns[i])) : cos_sin_hf(position, frequencies.inv_freq[i]);
   };
   for (std::size_t row = 0; row < table.positions; row++) {
     const auto t = static_cast<std::int64_t>(row);
     for (std::size_t i = 0; i < table.pairs; i++) {
-      const int axis = axes.empty() ? 0 : axes[i];
+      const int axis = frequencies.axis.empty() ? 0 : frequencies.axis[i];
       const auto [cosine, sine] = grid.is_real() ? numbers(i, grid.real(axis, 0, 0, t)) : numbers(i, grid.whole(axis, 0, 0, t));
       store<Element>(table.cos, row * table.pairs + i, cosine);
       store<Element>(table.sin, row * table.pairs + i, sine);
