@@ -89,14 +89,14 @@ void expect_angles(const Model& model, SequenceDraw& draw, bool per_row, bool pe
   if constexpr (std::is_same_v<Value, std::int64_t>) positions = gnomon::Ids{given};
   if constexpr (std::is_same_v<Value, double>) positions = gnomon::Reals{given};
   const auto direction = draw.whole(0, 1) == 0 ? Direction::forward : Direction::transposed;
-  const auto [x, out] = rotated<Element>(draw, {B, H, T, model.spec.head_dim}, gnomon::frequencies(model.spec), positions,
-                                         {.direction = direction, .positions_per_head = per_head});
+  const auto run = rotated<Element>(draw, {B, H, T, model.spec.head_dim}, gnomon::frequencies(model.spec), positions,
+                                    {.direction = direction, .positions_per_head = per_head});
   std::vector<long double> frequencies;
   for (std::size_t i = 0; i < model.axis.size(); i++) {  // the frequency stored is a double, so the test rounds to one too
     frequencies.push_back(static_cast<double>(std::pow(10000.0L, -2.0L * model.step[i] / model.width[i])));
   }
   const auto share = [&](const Axes& axis) {
-    return worst_share(model.spec, x, out, direction, error_of<Element>, [&](auto b, auto h, auto t, int i) {
+    return worst_share(model.spec, run.x, run.out, direction, error_of<Element>, [&](auto b, auto h, auto t, int i) {
       const auto pair = static_cast<std::size_t>(i);
       return turn(static_cast<long double>(lists.at(axis[pair], b, h, t)) * frequencies[pair]);
     });

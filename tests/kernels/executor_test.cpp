@@ -78,11 +78,11 @@ void bit_equal(const gnomon::Frequencies& frequencies, const Case& shape) {
     gnomon::rotate(operands, frequencies, gnomon::Ids{ids}, {.executor = executor});
     return pair;
   };
-  const auto [q_serial, k_serial] = rotated(nullptr);
+  const auto serial = rotated(nullptr);
   const auto expect_same = [&](Executor& executor, const char* name) {
     const auto [q_got, k_got] = rotated(&executor);
-    EXPECT_EQ(std::memcmp(q_got.memory.data(), q_serial.memory.data(), q.memory.size() * sizeof(Element)), 0) << name;
-    EXPECT_EQ(std::memcmp(k_got.memory.data(), k_serial.memory.data(), k.memory.size() * sizeof(Element)), 0) << name;
+    EXPECT_EQ(std::memcmp(q_got.memory.data(), serial.first.memory.data(), q.memory.size() * sizeof(Element)), 0) << name;
+    EXPECT_EQ(std::memcmp(k_got.memory.data(), serial.second.memory.data(), k.memory.size() * sizeof(Element)), 0) << name;
   };
   for (const std::size_t threads : {1U, 2U, 3U, 7U}) {
     ThreadPool pool(threads);

@@ -50,9 +50,9 @@ void every_table(int pairs, SequenceDraw& draw) {
         std::vector<std::int64_t> rows;
         for (int k = 0; k < 2 * 5; k++) rows.push_back(k == 0 ? 39 : k == 1 ? 0 : draw.whole(0, 39));
         for (const auto direction : directions) {
-          const auto [x, out] = rotated<Element>(draw, {2, 2, 5, spec.head_dim}, table, gnomon::Ids{rows}, {.direction = direction});
+          const auto run = rotated<Element>(draw, {2, 2, 5, spec.head_dim}, table, gnomon::Ids{rows}, {.direction = direction});
           const auto share = [&](std::int64_t shift, double magnitude) {
-            return worst_share(spec, x, out, direction, error_of<Element>, [&](auto b, auto, auto t, int i) {
+            return worst_share(spec, run.x, run.out, direction, error_of<Element>, [&](auto b, auto, auto t, int i) {
               const auto row = static_cast<std::size_t>((rows[static_cast<std::size_t>(b * 5 + t)] + shift + 40) % 40);
               return Turn{table_cos(table, row, static_cast<std::size_t>(i)) * magnitude,
                           table_sin(table, row, static_cast<std::size_t>(i)) * magnitude};
