@@ -535,7 +535,8 @@ TEST(T24,
     return spec;
   };
   for (const auto& [head_dim, rotary_dim] : {std::pair(4, 3), std::pair(65, 65), std::pair(8, 5)}) {
-    EXPECT_EQ(refusal_fault([&] { gnomon::frequencies(partial(head_dim, rotary_dim)); }, gnomon::ErrorCode::invalid_argument,
+    const auto spec = partial(head_dim, rotary_dim);
+    EXPECT_EQ(refusal_fault([&] { gnomon::frequencies(spec); }, gnomon::ErrorCode::invalid_argument,
                             {"rotary_dim", "even", std::to_string(rotary_dim).c_str()}),
               "");
   }
