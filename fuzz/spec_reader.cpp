@@ -79,38 +79,10 @@ std::vector<std::string> fuzz_seeds() {
 }
 
 std::vector<std::string> fuzz_dictionary() {
-  std::vector<std::string> pieces = {"null",
-                                     "true",
-                                     "false",
-                                     "0",
-                                     "-1",
-                                     "1e308",
-                                     "1e-320",
-                                     "0.5",
-                                     "1e18",
-                                     "18446744073709551615",
-                                     "NaN",
-                                     "-Infinity",
-                                     "\"\"",
-                                     "[]",
-                                     "{}",
-                                     "\\",
-                                     "\"",
-                                     "[[",
-                                     "\xc3",
-                                     "65536",
-                                     "2147483648",
-                                     "1e5",
-                                     "\"layout\": \"interleaved\",",
-                                     "\"axes\": 2,",
-                                     "\"sections\": [1, 2, 3],",
-                                     "\"section_order\": \"interleaved\",",
-                                     "\"head_dim\": 65536,",
-                                     "\"rotary_dim\": 7,",
-                                     "\"theta\": 1e-300,",
-                                     "\"theta\": null,",
-                                     "\"rotary_offset\": 65535,",
-                                     "\"attention_factor\": 0,"};
+  std::vector<std::string> pieces = json_pieces;
+  pieces.insert(pieces.end(), {"65536", "2147483648", "1e5", "\"layout\": \"interleaved\",", "\"axes\": 2,", "\"sections\": [1, 2, 3],",
+                               "\"section_order\": \"interleaved\",", "\"head_dim\": 65536,", "\"rotary_dim\": 7,", "\"theta\": 1e-300,",
+                               "\"theta\": null,", "\"rotary_offset\": 65535,", "\"attention_factor\": 0,"});
   for (const auto& rule : list_rules()) {
     pieces.push_back("\"rule\": \"" + rule.name + "\",");
     for (const auto& field : rule.fields) pieces.push_back("\"" + field.name + "\": 1,");

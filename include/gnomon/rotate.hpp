@@ -2,6 +2,7 @@
 // ④ rotate: the structure "rotate pairs", (a, b) ← R(angle)·(a, b), for every rotary rule.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -44,6 +45,8 @@ struct Rotation {
   Rotation(const RotaryTable& table);
 
   std::int64_t pairs() const { return table ? table->pairs : static_cast<std::int64_t>(turns.size()); }
+  /// How many position axes drive the pairs.
+  std::int64_t axes() const { return axis.empty() ? 1 : 1 + std::int64_t{*std::max_element(axis.begin(), axis.end())}; }
 };
 
 /// One tensor of a call; `out` may be the very same view.

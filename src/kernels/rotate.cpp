@@ -352,10 +352,11 @@ HWY_INLINE void turn_held(const Heads<Elements>& heads, const float* row, std::i
 template <class Elements, class Arrangement, bool ahead>
 HWY_INLINE void turn_all(const Heads<Elements>& heads, const float* row, std::int64_t groups, std::int64_t pairs) {
 #if GNOMON_HOLD
-  constexpr bool wide = Arrangement::coefficients == 4;
   if (groups == 4) return turn_held<Elements, Arrangement, ahead, 4>(heads, row, pairs);
   if (groups == 2) return turn_held<Elements, Arrangement, ahead, 2>(heads, row, pairs);
-  if (!wide && groups == 8) return turn_held<Elements, Arrangement, ahead, wide ? 4 : 8>(heads, row, pairs);
+  if constexpr (Arrangement::coefficients == 2) {
+    if (groups == 8) return turn_held<Elements, Arrangement, ahead, 8>(heads, row, pairs);
+  }
 #endif
   turn_groups<Elements, Arrangement, ahead>(heads, row, groups, pairs);
 }

@@ -23,7 +23,7 @@ struct RotateTensor {
 
 struct RotateJob {
   std::span<const RotateTensor> tensors;
-  std::int64_t batch = 0, tokens = 0, head_dim = 0;
+  std::int64_t head_dim = 0;
 
   const Turns* turns = nullptr;           // (pairs), per position; null with a table
   const std::uint8_t* axis = nullptr;     // (pairs), or null

@@ -9,6 +9,7 @@
 
 #include "gnomon/error.hpp"
 #include "kernels/embed.hpp"
+#include "operations/tasks.hpp"
 #include "operations/views.hpp"
 #include "plan/position_grid.hpp"
 #include "plan/round.hpp"
@@ -65,10 +66,9 @@ auto* token_at(const View& view, std::int64_t b, std::int64_t t) {
 /// Calls body(first, past) for parts of 0 … number, on the executor's threads where the work is worth them.
 template <class Body>
 void in_parts(std::int64_t number, std::int64_t bytes, std::int64_t multiple, Executor* executor, Body&& body) {
-  constexpr std::int64_t worth_threads = 256 << 10, least_task = 32 << 10, tasks_per_thread = 8;
-  if (executor == nullptr || executor->width() < 2 || bytes < worth_threads) return body(0, number);
   const std::int64_t blocks = (number + multiple - 1) / multiple;
-  const std::int64_t tasks = std::min({tasks_per_thread * static_cast<std::int64_t>(executor->width()), bytes / least_task, blocks});
+  const std::int64_t tasks = std::min(tasks_worth_running(bytes, executor), blocks);
+  if (tasks == 1) return body(0, number);
   executor->run(static_cast<std::size_t>(tasks), [&](std::size_t task) {
     const auto k = static_cast<std::int64_t>(task);
     body(blocks * k / tasks * multiple, std::min(blocks * (k + 1) / tasks * multiple, number));

@@ -9,30 +9,15 @@
 #include <cstring>
 #include <numeric>
 
+#include "operations/views.hpp"
+
 namespace gnomon {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
-
-std::string text(const std::array<std::int64_t, 4>& shape) {
-  return fmt::format("({}, {}, {}, {})", shape[0], shape[1], shape[2], shape[3]);
-}
-
 bool empty(const ConstTensorView& view) { return std::ranges::find(view.shape, 0) != view.shape.end(); }
 
-/// First byte and the byte past the last one that a view touches.
-std::pair<std::uintptr_t, std::uintptr_t> extent(const ConstTensorView& view) {
-  std::int64_t low = 0, high = 0;
-  for (std::size_t i = 0; i < 4; i++) {
-    const std::int64_t reach = (view.shape[i] - 1) * view.strides[i];
-    (reach < 0 ? low : high) += reach;
-  }
-  const auto base = reinterpret_cast<std::uintptr_t>(view.data), size = static_cast<std::uintptr_t>(size_of(view.dtype));
-  return {base + static_cast<std::uintptr_t>(low) * size, base + static_cast<std::uintptr_t>(high + 1) * size};
-}
-
 /// Whether two elements may be the same memory: true when an axis steps less than the axes below it reach.
-bool overlaps_itself(const TensorView& view) {
+bool elements_meet(const TensorView& view) {
   std::array<std::size_t, 4> axes{0, 1, 2, 3};
   std::ranges::sort(axes, {}, [&](std::size_t axis) { return std::abs(view.strides[axis]); });
   std::int64_t reach = 1;
@@ -48,7 +33,7 @@ bool overlaps_itself(const TensorView& view) {
 void check_memory(const ConstTensorView& x, const TensorView& out) {
   if (x.data == nullptr) refuse("x: expected memory, got null");
   if (out.data == nullptr) refuse("out: expected memory, got null");
-  if (overlaps_itself(out)) refuse("out: its strides make elements share memory, so it cannot be written");
+  if (elements_meet(out)) refuse("out: its strides make elements share memory, so it cannot be written");
   if (x.data == out.data && x.strides == out.strides) return;
   const auto [x_begin, x_end] = extent(x);
   const auto [out_begin, out_end] = extent(out);
@@ -62,8 +47,7 @@ void check(const ConstTensorView& x, const TensorView& out, int head_dim, int ax
   if (channels % head_dim != 0) {
     refuse(fmt::format("x: expected whole heads along the axis of the channels, a multiple of head_dim ({}), got {}", head_dim, channels));
   }
-  if (x.shape != out.shape) refuse(fmt::format("out: expected the shape of x {}, got {}", text(x.shape), text(out.shape)));
-  if (x.dtype != out.dtype) refuse(fmt::format("out: expected the dtype of x ({}), got {}", name_of(x.dtype), name_of(out.dtype)));
+  check_same(x, out);
   if (!empty(x)) check_memory(x, out);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/rotate.hpp"
+#include "operations/tasks.hpp"
 #include "operations/views.hpp"
 #include "plan/position_grid.hpp"
 
@@ -33,7 +34,8 @@ void check_memory(std::span<const RotateOperand> operands) {
 
 void check_rotation(const Rotation& rotation) {
   if (rotation.pairs() < 1) refuse("rotation: expected at least one pair, it has none");
-  if (rotation.pairs() > widest_head) refuse(fmt::format("rotation: expected at most {} pairs, got {}", widest_head / 2, rotation.pairs()));
+  if (rotation.pairs() > widest_head / 2)
+    refuse(fmt::format("rotation: expected at most {} pairs, got {}", widest_head / 2, rotation.pairs()));
   if (!std::isfinite(rotation.magnitude)) refuse(fmt::format("rotation: expected a finite magnitude, got {}", rotation.magnitude));
   const auto past = rotation.rotary_offset + 2 * rotation.pairs();
   if (rotation.rotary_offset < 0 || past > rotation.head_dim) {
@@ -110,10 +112,6 @@ void check_magnitudes(const Positions& positions, const Rotation& rotation) {
   });
 }
 
-std::int64_t axes_of(const Rotation& rotation) {
-  return rotation.axis.empty() ? 1 : 1 + *std::max_element(rotation.axis.begin(), rotation.axis.end());
-}
-
 PositionGrid::Strides check(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
                             const RotateOptions& options) {
   if (operands.empty()) refuse("operands: expected at least one tensor, got none");
@@ -126,7 +124,7 @@ PositionGrid::Strides check(std::span<const RotateOperand> operands, const Rotat
     }
   }
   validate(positions);
-  const auto strides = grid_strides(positions, axes_of(rotation), shape[0], shape[1], options.positions_per_head, shape[2]);
+  const auto strides = grid_strides(positions, rotation.axes(), shape[0], shape[1], options.positions_per_head, shape[2]);
   if (rotation.table) check_rows(positions, *rotation.table);
   if (!rotation.log_magnitude.empty()) check_magnitudes(positions, rotation);
   return strides;
@@ -137,9 +135,7 @@ struct Cut {
   std::int64_t batch, tokens, by_row = 1, by_token = 1;
 
   Cut(std::int64_t batch_, std::int64_t tokens_, std::int64_t bytes, const Executor* executor) : batch(batch_), tokens(tokens_) {
-    constexpr std::int64_t worth_threads = 256 << 10, least_task = 32 << 10, tasks_per_thread = 8;
-    if (executor == nullptr || executor->width() < 2 || bytes < worth_threads) return;
-    const std::int64_t wanted = std::min(tasks_per_thread * static_cast<std::int64_t>(executor->width()), bytes / least_task);
+    const std::int64_t wanted = tasks_worth_running(bytes, executor);
     by_token = std::min(tokens, wanted);
     by_row = std::min(batch, (wanted + by_token - 1) / by_token);
   }
@@ -172,7 +168,7 @@ bool run_kernel(std::span<const RotateOperand> operands, const Rotation& rotatio
   }
   kernels::RotateJob job;
   job.tensors = tensors;
-  job.batch = shape[0], job.tokens = shape[2], job.head_dim = shape[3];
+  job.head_dim = shape[3];
   if (!rotation.table) job.turns = rotation.turns.data();
   if (!rotation.axis.empty()) job.axis = rotation.axis.data();
   if (!rotation.log_magnitude.empty()) job.log_magnitude = rotation.log_magnitude.data();

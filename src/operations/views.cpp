@@ -16,7 +16,8 @@ struct Axis {
   std::int64_t stride, number;
 };
 
-/// A view as memory: its first byte, and its axes with positive strides in bytes, the smallest first. The last axis is a run of bytes.
+/// A view whose last axis is contiguous as memory: its first byte, the run of bytes of that axis, and the other axes with positive strides
+/// in bytes, the smallest first.
 struct Layout {
   std::uintptr_t begin = 0;
   std::int64_t run = 0;
@@ -45,18 +46,6 @@ struct Layout {
   }
 };
 
-/// First byte and the byte past the last one that a view touches.
-std::pair<std::uintptr_t, std::uintptr_t> extent(const ConstTensorView& view) {
-  std::int64_t low = 0, high = view.shape[3];
-  for (std::size_t axis = 0; axis < 3; axis++) {
-    const std::int64_t reach = (view.shape[axis] - 1) * view.strides[axis];
-    (reach < 0 ? low : high) += reach;
-  }
-  const auto base = reinterpret_cast<std::uintptr_t>(view.data);
-  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-  return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
-}
-
 }  // namespace
 
 void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
@@ -78,6 +67,17 @@ void check_view(std::string_view name, const ConstTensorView& view, std::int64_t
   if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) != 0) {
     refuse(fmt::format("{}: expected memory aligned to its dtype ({} bytes)", name, size_of(view.dtype)));
   }
+}
+
+std::pair<std::uintptr_t, std::uintptr_t> extent(const ConstTensorView& view) {
+  std::int64_t low = 0, high = 1;
+  for (std::size_t axis = 0; axis < 4; axis++) {
+    const std::int64_t reach = (view.shape[axis] - 1) * view.strides[axis];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto base = reinterpret_cast<std::uintptr_t>(view.data);
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+  return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
 }
 
 bool is_empty(const ConstTensorView& view) { return view.shape[0] == 0 || view.shape[1] == 0 || view.shape[2] == 0; }

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "gnomon/tensor.hpp"
 
@@ -21,9 +22,12 @@ void check_view(std::string_view name, const ConstTensorView& view, std::int64_t
 /// Throws unless out has the shape and dtype of x.
 void check_same(const ConstTensorView& x, const TensorView& out);
 
+/// First byte and the byte past the last one that a view with elements touches.
+std::pair<std::uintptr_t, std::uintptr_t> extent(const ConstTensorView& view);
+
 bool is_empty(const ConstTensorView& view);
 
-/// Whether writing one head could change another.
+/// Whether writing one head of a view with a contiguous last axis could change another.
 bool overlaps_itself(const ConstTensorView& view);
 
 /// Whether two views of one dtype name the same elements in the same order.

@@ -129,20 +129,14 @@ EmbeddingTable embedding_table(const AbsoluteSpec& spec, const Positions& positi
   const auto* rule = std::get_if<Sinusoidal>(&spec.rule);
   if (rule == nullptr) throw Error(ErrorCode::unsupported, "rule: the rows of learned are parameters of a model, not numbers of a rule");
   check_numerics(*rule, numerics);
-  const std::size_t number = count(positions), axes = static_cast<std::size_t>(rule->axes);
-  const bool same_on_axes = std::holds_alternative<Range>(positions) || std::holds_alternative<Packed>(positions);
-  if (!same_on_axes && number % axes != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("positions: expected a list for each of the {} axes, got {} numbers", axes, number));
-  }
-  EmbeddingTable table{spec, numerics, dtype, same_on_axes ? number : number / axes, {}};
+  EmbeddingTable table{spec, numerics, dtype, static_cast<std::size_t>(positions_on_axis(positions, rule->axes)), {}};
   const auto width = static_cast<std::size_t>(spec.width);
   if (table.positions > largest_table / width) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("positions: a table of {} rows of {} is beyond {} entries", table.positions, width, largest_table));
   }
   table.rows.resize(table.positions * width * size_of(dtype));
-  const PositionGrid grid(positions, {same_on_axes ? 0 : static_cast<std::int64_t>(table.positions), 0, 0});
+  const PositionGrid grid(positions, table_strides(positions, rule->axes));
   visit_dtype(dtype, [&]<class Element>(Element) { Filler<Element>(*rule, table, grid).run(); });
   return table;
 }

@@ -22,10 +22,29 @@ PositionGrid::PositionGrid(const Positions& positions, const Strides& strides) :
   }
 }
 
+namespace {
+
+bool same_on_every_axis(const Positions& positions) {
+  return std::holds_alternative<Range>(positions) || std::holds_alternative<Packed>(positions);
+}
+
+}  // namespace
+
+std::int64_t positions_on_axis(const Positions& positions, std::int64_t axes) {
+  const auto number = static_cast<std::int64_t>(count(positions));
+  if (same_on_every_axis(positions)) return number;
+  if (number % axes == 0) return number / axes;
+  throw Error(ErrorCode::invalid_argument, fmt::format("positions: expected a list for each of the {} axes, got {} numbers", axes, number));
+}
+
+PositionGrid::Strides table_strides(const Positions& positions, std::int64_t axes) {
+  return {same_on_every_axis(positions) ? 0 : positions_on_axis(positions, axes), 0, 0};
+}
+
 PositionGrid::Strides grid_strides(const Positions& positions, std::int64_t axes, std::int64_t batch, std::int64_t heads, bool per_head,
                                    std::int64_t tokens) {
   const auto number = static_cast<std::int64_t>(count(positions));
-  const bool same_on_axes = std::holds_alternative<Range>(positions) || std::holds_alternative<Packed>(positions);
+  const bool same_on_axes = same_on_every_axis(positions);
   const std::int64_t lists = same_on_axes ? 1 : axes, row = per_head ? heads * tokens : tokens;
   const bool by_batch = number == lists * batch * row && batch != 1;
   if (number != lists * row && !by_batch) {

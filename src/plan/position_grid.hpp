@@ -42,6 +42,13 @@ class PositionGrid {
   std::vector<std::int32_t> unpacked_;
 };
 
+/// Positions on each axis: all of them for a Range or Packed, which stand for every axis alike, else a list for each.
+/// Throws Error(invalid_argument) where they are no list for each axis.
+std::int64_t positions_on_axis(const Positions& positions, std::int64_t axes);
+
+/// Strides of the positions of one row without heads, on several axes: what a table has.
+PositionGrid::Strides table_strides(const Positions& positions, std::int64_t axes);
+
 /// How many lists one position per (axis, batch row, head, token) makes of `positions`: settles the strides.
 /// Throws Error(invalid_argument) that names the numbers expected.
 PositionGrid::Strides grid_strides(const Positions& positions, std::int64_t axes, std::int64_t batch, std::int64_t heads, bool per_head,

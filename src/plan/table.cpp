@@ -45,15 +45,6 @@ void fill(RotaryTable& table, const PositionGrid& grid) {
   }
 }
 
-/// Rows of a table: one for each position, or for each of the lists that several axes take.
-std::size_t rows_of(const Frequencies& frequencies, const Positions& positions) {
-  const std::size_t number = count(positions);
-  const auto axes = static_cast<std::size_t>(position_axes(frequencies.spec));
-  if (std::holds_alternative<Range>(positions) || std::holds_alternative<Packed>(positions)) return number;
-  if (number % axes == 0) return number / axes;
-  throw Error(ErrorCode::invalid_argument, fmt::format("positions: expected a list for each of the {} axes, got {} numbers", axes, number));
-}
-
 void check_rows(std::size_t rows, const Frequencies& frequencies) {
   const std::size_t pairs = frequencies.inv_freq.size();
   if (rows <= largest_table / std::max<std::size_t>(pairs, 1)) return;
@@ -72,10 +63,10 @@ RotaryTable rotary_table(const Frequencies& frequencies, const Positions& positi
   if (!frequencies.log_magnitude.empty()) {
     throw Error(ErrorCode::unsupported, "frequencies: xpos has a magnitude for every position, which a table of cos and sin does not hold");
   }
-  const std::size_t rows = rows_of(frequencies, positions);
+  const int axes = position_axes(frequencies.spec);
+  const auto rows = static_cast<std::size_t>(positions_on_axis(positions, axes));
   check_rows(rows, frequencies);
-  const auto list = static_cast<std::int64_t>(count(positions) == rows ? 0 : rows);
-  const PositionGrid grid(positions, {list, 0, 0});
+  const PositionGrid grid(positions, table_strides(positions, axes));
   RotaryTable table{frequencies, dtype, rows, frequencies.inv_freq.size(), {}, {}};
   table.cos.resize(table.positions * table.pairs * size_of(dtype));
   table.sin.resize(table.cos.size());

@@ -79,19 +79,12 @@ class Loop {
   double sine_sign_, exponent_sign_;
 };
 
-int axes_of(const Rotation& rotation) {
-  int last = 0;
-  for (const auto axis : rotation.axis) last = std::max<int>(last, axis);
-  return last + 1;
-}
-
 }  // namespace
 
 void rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions, const RotateOptions& options) {
   for (const auto& operand : operands) {
     const auto& shape = operand.x.shape;
-    const PositionGrid grid(positions,
-                            grid_strides(positions, axes_of(rotation), shape[0], shape[1], options.positions_per_head, shape[2]));
+    const PositionGrid grid(positions, grid_strides(positions, rotation.axes(), shape[0], shape[1], options.positions_per_head, shape[2]));
     visit_dtype(operand.x.dtype, [&]<class Element>(Element) { Loop<Element>(operand, rotation, grid, options.direction).run(); });
   }
 }
