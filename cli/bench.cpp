@@ -17,6 +17,7 @@
 #include "gnomon/rotate.hpp"
 #include "kernels/plain.hpp"
 #include "output.hpp"
+#include "plan/round.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -142,13 +143,10 @@ class Case {
     }
   }
   double value(const std::byte* element) const {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, element, dtype_ == DType::f32 ? 4 : 2);
-    if (dtype_ == DType::f32) return std::bit_cast<float>(bits);
-    if (dtype_ == DType::bf16) return std::bit_cast<float>(bits << 16);
-    const int exponent = static_cast<int>(bits >> 10 & 31);
-    const double size = exponent == 0 ? std::ldexp(bits & 1023, -24) : std::ldexp((bits & 1023) + 1024, exponent - 25);
-    return (bits & 0x8000) != 0 ? -size : size;
+    return visit_dtype(dtype_, [&]<class Element>(Element decoded) -> double {
+      std::memcpy(&decoded, element, sizeof(Element));
+      return widen(decoded);
+    });
   }
   bool agree(const TensorView& expected, const std::vector<std::byte>& got) const {
     const double tolerance = dtype_ == DType::f32 ? 1e-6 : dtype_ == DType::f16 ? 0x1p-9 : 0x1p-6;

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "bindings.hpp"
-#include "spec/fields.hpp"
+#include "arrays.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& message) { throw gnomon::Error(gnomon::ErrorCode::invalid_argument, message); }
-
-gnomon::PairLayout layout_of(std::string_view name) {
-  const auto layout = gnomon::enum_of<gnomon::PairLayout>(name);
-  if (!layout) refuse(fmt::format("to: expected {}, got \"{}\"", gnomon::enum_choices<gnomon::PairLayout>(), name));
-  return *layout;
-}
 
 /// Any dtype of a size that a tensor can have: only bytes are moved.
 gnomon::DType dtype_of_size(std::string_view name, const nb::dlpack::dtype& dtype) {
@@ -37,13 +28,9 @@ struct Padded {
   }
 };
 
-/// Arrays are taken as they are: a silent copy would lose what is written.
 template <class Array>
 Padded padded(std::string_view name, nb::handle object, const char* expected) {
-  Array array;
-  if (!nb::try_cast(object, array, false)) {
-    refuse(fmt::format("{}: expected {} on the CPU (NumPy or DLPack), got {}", name, expected, nb::repr(object.type()).c_str()));
-  }
+  const auto array = array_of<Array>(name, object, expected);
   const std::size_t axes = array.ndim();
   if (axes < 1 || axes > 4) refuse(fmt::format("{}: expected 1 to 4 axes, got {}", name, axes));
   gnomon::TensorView view{const_cast<void*>(static_cast<const void*>(array.data())), dtype_of_size(name, array.dtype()), {1, 1, 1, 1}, {}};
@@ -59,16 +46,17 @@ nb::object convert_layout(nb::object x, const gnomon::RotarySpec& spec, std::str
   using Writable = nb::ndarray<nb::device::cpu>;
   if (out.is_none()) {
     const auto array = padded<Writable>("x", x, "a writable array");
-    gnomon::convert_layout(array.view, spec, layout_of(to), array.place_of(axis));
+    gnomon::convert_layout(array.view, spec, enum_argument<gnomon::PairLayout>("to", to), array.place_of(axis));
     return x;
   }
   const auto from = padded<Readable>("x", x, "an array");
-  gnomon::convert_layout(from.view, padded<Writable>("out", out, "a writable array").view, spec, layout_of(to), from.place_of(axis));
+  gnomon::convert_layout(from.view, padded<Writable>("out", out, "a writable array").view, spec,
+                         enum_argument<gnomon::PairLayout>("to", to), from.place_of(axis));
   return out;
 }
 
 nb::object layout_permutation(const gnomon::RotarySpec& spec, std::string_view to) {
-  auto* indices = new std::vector<std::int64_t>(gnomon::layout_permutation(spec, layout_of(to)));
+  auto* indices = new std::vector<std::int64_t>(gnomon::layout_permutation(spec, enum_argument<gnomon::PairLayout>("to", to)));
   nb::capsule owner(indices, [](void* pointer) noexcept { delete static_cast<std::vector<std::int64_t>*>(pointer); });
   return nb::cast(nb::ndarray<nb::numpy, std::int64_t>(indices->data(), {indices->size()}, owner));
 }
