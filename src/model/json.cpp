@@ -47,7 +47,15 @@ Json group_json(const LayerGroup& group) {
 }
 
 Json doubt_json(const Doubt& doubt) {
-  return {{"code", doubt.code}, {"level", std::string(enum_name(doubt.level))}, {"keys", doubt.keys}, {"message", doubt.message}};
+  Json cost = nullptr;
+  if (doubt.cost) {
+    cost = {{"position", or_null(doubt.cost->position)}, {"distance", doubt.cost->distance}, {"mean_cosine", doubt.cost->mean_cosine}};
+  }
+  return {{"code", doubt.code},
+          {"level", std::string(enum_name(doubt.level))},
+          {"keys", doubt.keys},
+          {"message", doubt.message},
+          {"cost", cost}};
 }
 
 }  // namespace
