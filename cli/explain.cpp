@@ -48,9 +48,10 @@ std::string json_fields(const std::vector<FieldInfo>& fields) {
 }
 
 void print_json(Output& out, const RuleInfo& rule) {
-  out.print(R"({{"schema": 1, "kind": {}, "name": {}, "summary": {}, "formula": {}, "citation": {}, "in_transformers": {}, )",
-            json_quote(rule.kind), json_quote(rule.name), json_quote(rule.summary), json_quote(rule.formula), json_quote(rule.citation),
-            rule.in_transformers);
+  out.print(
+      R"({{"schema": 1, "kind": {}, "name": {}, "summary": {}, "formula": {}, "citation": {}, "in_transformers": {}, "numerics": {}, )",
+      json_quote(rule.kind), json_quote(rule.name), json_quote(rule.summary), json_quote(rule.formula), json_quote(rule.citation),
+      rule.in_transformers, json_quote(rule.numerics));
   out.print("\"fields\": {}, \"common_fields\": {}, \"example\": {}}}\n", json_fields(rule.fields), json_fields(rule.common_fields),
             rule.example);
 }
@@ -84,18 +85,19 @@ void print_people(Output& out, const RuleInfo& rule) {
     section("fields");
     print_fields(out, rule.fields);
   }
-  section(fmt::format("fields of every {} object", rule.kind));
-  print_fields(out, rule.common_fields);
+  if (!rule.common_fields.empty()) {
+    section(fmt::format("fields of every {} object", rule.kind));
+    print_fields(out, rule.common_fields);
+  }
   section("numerics");
-  paragraph(rule.in_transformers ? "exact, and hf: the float32 steps of the transformers library"
-                                 : "exact only: the transformers library has no such rule, so there is no hf");
+  paragraph(rule.numerics);
   section("source");
   paragraph(rule.citation);
   section("try it");
   if (rule.kind == "rotary") {
     out.print("    gnomon freqs --rotary {}\n", shell_quote(rule.example));
   } else {
-    out.print("    in Python: gnomon.AbsoluteSpec.from_json('{}')\n", rule.example);
+    out.print("    in Python: gnomon.{}.from_json('{}')\n", rule.kind == "bias" ? "bias" : "AbsoluteSpec", rule.example);
   }
 }
 

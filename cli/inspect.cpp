@@ -64,9 +64,8 @@ std::string model_text(const Model& model) {
 }
 
 /// The fields of a rule that are not at their default, in its order.
-std::string rule_text(const RotarySpec& spec) {
-  std::vector<std::string> parts;
-  if (spec.theta > 0) parts.push_back(fmt::format("theta {}", spec.theta));
+template <class List>
+void add_fields(const List& list, std::vector<std::string>& parts) {
   const auto add = [&](const auto& field, const auto& rule) {
     using Rule = std::remove_cvref_t<decltype(rule)>;
     const auto& value = rule.*field.member;
@@ -83,7 +82,13 @@ std::string rule_text(const RotarySpec& spec) {
       parts.push_back(fmt::format("{} {}", spoken(field.name), value));
     }
   };
-  std::visit([&](const auto& rule) { std::apply([&](const auto&... field) { (add(field, rule), ...); }, rule.fields); }, spec.rule);
+  std::visit([&](const auto& rule) { std::apply([&](const auto&... field) { (add(field, rule), ...); }, rule.fields); }, list);
+}
+
+std::string rule_text(const RotarySpec& spec) {
+  std::vector<std::string> parts;
+  if (spec.theta > 0) parts.push_back(fmt::format("theta {}", spec.theta));
+  add_fields(spec.rule, parts);
   if (spec.rotary_dim != spec.head_dim) parts.push_back(fmt::format("{} of {} channels", spec.rotary_dim, spec.head_dim));
   if (spec.rotary_offset != 0) parts.push_back(fmt::format("from channel {}", spec.rotary_offset));
   if (spec.axes > 1) parts.push_back(fmt::format("{} axes", spec.axes));
@@ -95,6 +100,18 @@ std::string rule_text(const RotarySpec& spec) {
   if (magnitude != 1) parts.push_back(fmt::format("attention_factor {:.6g}", magnitude));
   parts.push_back(fmt::format("layout {}", enum_names<PairLayout>[static_cast<std::size_t>(spec.layout)]));
   return fmt::format("{}   {}", rule_name(spec.rule), row_of(parts));
+}
+
+std::string rule_text(const AbsoluteSpec& spec) {
+  std::vector<std::string> parts;
+  add_fields(spec.rule, parts);
+  return fmt::format("{}   {}", rule_name(spec.rule), row_of(parts));
+}
+
+std::string rule_text(const BiasRule& rule) {
+  std::vector<std::string> parts;
+  add_fields(rule, parts);
+  return fmt::format("{}   {}", rule_name(rule), row_of(parts));
 }
 
 /// What the rule does to the pairs: "29 of 64 pairs unchanged · 6 blended · 29 divided by 8".
@@ -153,7 +170,28 @@ std::string mask_text(const Mask& mask) {
 std::string softmax_text(const PositionSpec& spec) {
   std::string text = spec.softmax_scale > 0 ? fmt::format("scale {:.6g}", spec.softmax_scale) : "scale not known";
   if (spec.softcap) text += fmt::format(" · softcap {}", *spec.softcap);
+  if (spec.sink_logits) text += " · a sink logit for each head";
   return text;
+}
+
+std::string temperature_text(const QueryTemperature& temperature) {
+  if (const auto* logarithm = std::get_if<LogTemperature>(&temperature)) {
+    return fmt::format("times max(1, ln(p + 1) / ln {})", logarithm->length);
+  }
+  const auto& steps = std::get<StepTemperature>(temperature);
+  const std::string position = steps.offset == 0 ? "p" : fmt::format("(p + {})", steps.offset);
+  return fmt::format("times 1 + {} ln(1 + floor({} / {}))", steps.attn_scale, position, steps.floor_scale);
+}
+
+void print_extras(Output& out, const PositionSpec& spec) {
+  if (spec.query_temperature) row(out, "queries", temperature_text(*spec.query_temperature));
+  if (spec.rotates_values) row(out, "values", "rotated like keys");
+  if (spec.rotates_output_back) row(out, "output", "rotated back at the position of the query");
+  if (spec.dual_chunk) {
+    row(out, "dual chunk",
+        fmt::format("chunks of {} · local {} · original {}", spec.dual_chunk->chunk_size, spec.dual_chunk->local_size,
+                    spec.dual_chunk->original_max_position_embeddings));
+  }
 }
 
 /// "theta (rope_theta)"; the key alone where it ends in the field's name, as "rope_scaling.factor".
@@ -190,6 +228,12 @@ void print_rotary(Output& out, const RotarySpec& spec, const Model& model) {
   }
 }
 
+std::size_t layers_of(const Model& model, std::string_view part) {
+  std::size_t layers = 0;
+  for (const auto& group : model.groups) layers += group.part == part ? group.layers.size() : 0;
+  return layers;
+}
+
 bool equal(const Origin& a, const Origin& b) { return a.how == b.how && a.file == b.file && a.key == b.key; }
 
 /// Where the values of a group come from; what comes from the same place as in the first group is said there only.
@@ -213,8 +257,12 @@ void print_origins(Output& out, const LayerGroup& group, const LayerGroup& first
 void print_group(Output& out, const LayerGroup& group, const Model& model) {
   if (model.groups.size() > 1) {
     out.write("\n");
-    row(out, "layers", fmt::format("{}   ({} of {})", layer_ranges(group.layers), group.layers.size(), model.layers));
+    const std::string part = group.part.empty() ? "" : printable(group.part) + " ";
+    row(out, "layers",
+        fmt::format("{}{}   ({} of {})", part, layer_ranges(group.layers), group.layers.size(), layers_of(model, group.part)));
   }
+  if (group.spec.absolute) row(out, "absolute", rule_text(*group.spec.absolute));
+  if (group.spec.bias) row(out, "bias", rule_text(*group.spec.bias));
   if (group.spec.rotary) {
     print_rotary(out, *group.spec.rotary, model);
   } else {
@@ -224,6 +272,7 @@ void print_group(Output& out, const LayerGroup& group, const Model& model) {
   }
   row(out, "mask", mask_text(group.spec.mask));
   row(out, "softmax", softmax_text(group.spec));
+  print_extras(out, group.spec);
   print_origins(out, group, model.groups.front());
 }
 

@@ -53,23 +53,25 @@ struct Origin {
   std::string how, file, key;
 };
 
-/// Layers that share one set-up. Where `spec.rotary` is empty the layers do not rotate, or, beside a doubt of level error, the numbers
-/// of their rotation cannot be made.
+/// Layers of one part that share one set-up. Where `spec.rotary` is empty the layers do not rotate, or, beside a doubt of level error, the
+/// numbers of their rotation cannot be made.
 struct LayerGroup {
-  std::vector<int> layers;  ///< from 0, ascending
+  std::string part;         ///< "encoder", "decoder", "text", "vision" or "audio" in a model of several parts, else empty
+  std::vector<int> layers;  ///< of the part, from 0, ascending
   PositionSpec spec;
   std::map<std::string, Origin> origins;  ///< by field, as "rotary.theta"
 };
 
-/// The position set-up of a model.
+/// The position set-up of a model. The shape is that of its main part: the text model, or the decoder.
 struct Model {
   std::string path;
   std::string format;  ///< "hf" or "gguf"
   std::string type;    ///< "llama", "gemma3_text", … as the file spells it
   int layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden_size = 0;
-  std::optional<std::int64_t> declared;  ///< the length the file states
-  std::optional<std::int64_t> derived;   ///< the length its scaling implies
-  std::optional<std::int64_t> original;  ///< the trained length, where it is known
+  std::optional<std::int64_t> declared;   ///< the length the file states
+  std::optional<std::int64_t> derived;    ///< the length its scaling implies
+  std::optional<std::int64_t> original;   ///< the trained length, where it is known
+  std::vector<int> non_attention_layers;  ///< of its main part: state space, convolution, linear attention
   std::vector<LayerGroup> groups;
   std::vector<Doubt> doubts;
   std::vector<std::string> unread;  ///< keys about position that no rule understood

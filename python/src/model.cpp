@@ -18,12 +18,21 @@ void bind_model(nb::module_& module) {
       .def_ro("message", &Doubt::message)
       .def("__repr__",
            [](const Doubt& doubt) { return std::string(gnomon::enum_name(doubt.level)) + " " + doubt.code + ": " + doubt.message; });
-  nb::class_<LayerGroup>(module, "LayerGroup", "Layers that share one position set-up.")
+  nb::class_<LayerGroup>(module, "LayerGroup", "Layers of one part that share one position set-up.")
+      .def_ro("part", &LayerGroup::part)
       .def_ro("layers", &LayerGroup::layers)
+      .def_prop_ro("absolute", [](const LayerGroup& group) { return group.spec.absolute; })
       .def_prop_ro("rotary", [](const LayerGroup& group) { return group.spec.rotary; })
+      .def_prop_ro("bias", [](const LayerGroup& group) { return group.spec.bias; })
+      .def_prop_ro("causal", [](const LayerGroup& group) { return group.spec.mask.causal; })
       .def_prop_ro("window", [](const LayerGroup& group) { return group.spec.mask.window; })
+      .def_prop_ro("chunk", [](const LayerGroup& group) { return group.spec.mask.chunk; })
       .def_prop_ro("softmax_scale", [](const LayerGroup& group) { return group.spec.softmax_scale; })
-      .def_prop_ro("softcap", [](const LayerGroup& group) { return group.spec.softcap; });
+      .def_prop_ro("softcap", [](const LayerGroup& group) { return group.spec.softcap; })
+      .def_prop_ro("sink_logits", [](const LayerGroup& group) { return group.spec.sink_logits; })
+      .def(
+          "to_json", [](const LayerGroup& group) { return gnomon::to_json(group.spec); },
+          "The set-up of these layers as one JSON object: absolute, rotary, bias, mask and the rest.");
   nb::class_<Model>(module, "Model", "The position set-up of a model, as its files state it.")
       .def_ro("path", &Model::path)
       .def_ro("format", &Model::format)
@@ -36,6 +45,7 @@ void bind_model(nb::module_& module) {
       .def_ro("declared", &Model::declared)
       .def_ro("derived", &Model::derived)
       .def_ro("original", &Model::original)
+      .def_ro("non_attention_layers", &Model::non_attention_layers)
       .def_ro("groups", &Model::groups)
       .def_ro("doubts", &Model::doubts)
       .def_ro("unread", &Model::unread)

@@ -127,7 +127,7 @@ std::string represent(const Rule& rule) {
 }
 
 template <class Rule>
-void bind_rule(nb::module_& module) {
+nb::class_<Rule> bind_rule(nb::module_& module) {
   const auto kind = nb::cast<std::string>(module.attr("__name__")).substr(std::string("gnomon._core.").size());
   std::string name(Rule::name);
   name[0] = static_cast<char>(name[0] - 'a' + 'A');
@@ -145,6 +145,7 @@ void bind_rule(nb::module_& module) {
   type.def("__eq__", [](const Rule& a, const Rule& b) { return a == b; }, nb::is_operator());
   type.def("__repr__", [kind, name](const Rule& rule) { return fmt::format("gnomon.{}.{}({})", kind, name, represent(rule)); });
   type.attr("name") = std::string(Rule::name);
+  return type;
 }
 
 nb::list field_dicts(const std::vector<gnomon::FieldInfo>& fields) {
@@ -170,6 +171,7 @@ nb::dict rule_dict(const gnomon::RuleInfo& info) {
   result["formula"] = info.formula;
   result["citation"] = info.citation;
   result["in_transformers"] = info.in_transformers;
+  result["numerics"] = info.numerics;
   result["fields"] = field_dicts(info.fields);
   result["common_fields"] = field_dicts(info.common_fields);
   result["example"] = info.example;
@@ -183,6 +185,12 @@ void bind_spec(nb::module_& module) {
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) { bind_rule<Rule>(rotary); });
   nb::module_ absolute = module.def_submodule("absolute", "Absolute rules: one class each, with the fields of its JSON.");
   gnomon::for_each_absolute_rule([&]<class Rule>(const Rule&) { bind_rule<Rule>(absolute); });
+  nb::module_ bias = module.def_submodule("bias", "Bias rules: one class each, with the fields of its JSON.");
+  gnomon::for_each_bias_rule([&]<class Rule>(const Rule&) {
+    auto type = bind_rule<Rule>(bias);
+    type.def("to_json", [](const Rule& rule) { return gnomon::to_json(rule); }, "Canonical JSON: one flat, self-contained object.");
+  });
+  bias.def("from_json", &gnomon::bias_from_json, "text"_a, "Reads the canonical JSON of a bias rule, strictly. Raises Error.");
 
   nb::class_<RotarySpec>(module, "RotarySpec",
                          "A rotary position embedding: the rule that gives the frequencies, and where they are applied.")
@@ -254,5 +262,6 @@ void bind_spec(nb::module_& module) {
         for (const auto& info : gnomon::list_rules()) rules.append(rule_dict(info));
         return rules;
       },
-      "Every registered rule as a dict: kind, name, summary, formula, citation, in_transformers, fields, common_fields, example.");
+      "Every registered rule as a dict: kind, name, summary, formula, citation, in_transformers, numerics, fields, common_fields, "
+      "example.");
 }

@@ -31,32 +31,50 @@ void settle_window(const Declaration& declaration, const LayerKind& kind, Setup&
 
 Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& doubts) {
   Setup setup;
-  auto& [layers, spec, origins] = setup.group;
+  PositionSpec& spec = setup.group.spec;
+  auto& origins = setup.group.origins;
   if (kind.rotary) {
     auto result = make_rotary(declaration, *kind.rotary, doubts);
     spec.rotary = std::move(result.spec);
     setup.extent = result.extent;
     origins = std::move(result.origins);
   }
-  spec.mask.causal = declaration.causal.value;
-  origins["mask.causal"] = declaration.causal.origin;
+  spec.absolute = kind.absolute;
+  spec.bias = kind.bias;
+  const Boolean& causal = kind.causal.value_or(declaration.causal);
+  spec.mask.causal = causal.value;
+  origins["mask.causal"] = causal.origin;
   settle_window(declaration, kind, setup, doubts);
-  spec.softmax_scale = declaration.softmax_scale.value;
-  origins["softmax_scale"] = declaration.softmax_scale.origin;
+  if (kind.chunk) {
+    spec.mask.chunk = kind.chunk->value;
+    origins["mask.chunk"] = kind.chunk->origin;
+  }
+  const Number& scale = kind.softmax_scale.value_or(declaration.softmax_scale);
+  spec.softmax_scale = scale.value;
+  origins["softmax_scale"] = scale.origin;
   if (declaration.softcap) {
     spec.softcap = declaration.softcap->value;
     origins["softcap"] = declaration.softcap->origin;
   }
+  spec.sink_logits = kind.sink_logits;
+  spec.query_temperature = kind.query_temperature;
+  spec.rotates_values = kind.rotates_values;
+  spec.rotates_output_back = kind.rotates_output_back;
+  spec.dual_chunk = kind.dual_chunk;
+  origins.insert(kind.origins.begin(), kind.origins.end());
   if (declaration.length) origins["length.declared"] = declaration.length->origin;
   return setup;
 }
 
-// The layers without a window set the length; a model of windows only takes the first.
-std::size_t leading_kind(const Declaration& declaration) {
+// The layers that rotate without a window set the length; a model of windows only takes the first.
+std::optional<std::size_t> leading_kind(const Declaration& declaration) {
+  std::optional<std::size_t> first;
   for (const auto kind : declaration.kind_of_layer) {
+    if (kind == no_attention || !declaration.kinds[kind].rotary) continue;
     if (!declaration.kinds[kind].window) return kind;
+    if (!first) first = kind;
   }
-  return declaration.kind_of_layer.empty() ? 0 : declaration.kind_of_layer.front();
+  return first;
 }
 
 void check_lengths(const Declaration& declaration, Doubts& doubts) {
@@ -69,22 +87,51 @@ void check_lengths(const Declaration& declaration, Doubts& doubts) {
   }
 }
 
+/// Builds the groups of each part; a kind is built once.
+class Grouping {
+ public:
+  Grouping(Declaration& declaration, Doubts& doubts) : declaration_(declaration), doubts_(doubts), setups_(declaration.kinds.size()) {}
+
+  void add(const std::string& part, const std::vector<std::size_t>& kind_of_layer) {
+    auto& groups = declaration_.model.groups;
+    const auto begin = static_cast<std::ptrdiff_t>(groups.size());
+    for (std::size_t layer = 0; layer < kind_of_layer.size(); layer++) {
+      if (kind_of_layer[layer] == no_attention) continue;
+      const LayerGroup& wanted = of(kind_of_layer[layer]).group;
+      auto same = std::find_if(groups.begin() + begin, groups.end(), [&](const LayerGroup& group) { return group.spec == wanted.spec; });
+      if (same == groups.end()) {
+        same = groups.insert(same, wanted);
+        same->part = part;
+      }
+      same->layers.push_back(static_cast<int>(layer));
+    }
+  }
+
+  const Setup& of(std::size_t kind) {
+    if (!setups_[kind]) setups_[kind] = make_setup(declaration_, declaration_.kinds[kind], doubts_);
+    return *setups_[kind];
+  }
+
+ private:
+  Declaration& declaration_;
+  Doubts& doubts_;
+  std::vector<std::optional<Setup>> setups_;
+};
+
 }  // namespace
 
 Model assemble(Declaration declaration, Doubts& doubts) {
-  std::vector<std::optional<Setup>> setups(declaration.kinds.size());
   Model& model = declaration.model;
+  Grouping grouping(declaration, doubts);
+  grouping.add(declaration.part, declaration.kind_of_layer);
+  for (const auto& part : declaration.other_parts) grouping.add(part.name, part.kind_of_layer);
   for (std::size_t layer = 0; layer < declaration.kind_of_layer.size(); layer++) {
-    const std::size_t kind = declaration.kind_of_layer[layer];
-    if (!setups[kind]) setups[kind] = make_setup(declaration, declaration.kinds[kind], doubts);
-    auto same = std::find_if(model.groups.begin(), model.groups.end(),
-                             [&](const LayerGroup& group) { return group.spec == setups[kind]->group.spec; });
-    if (same == model.groups.end()) same = model.groups.insert(same, setups[kind]->group);
-    same->layers.push_back(static_cast<int>(layer));
+    if (declaration.kind_of_layer[layer] == no_attention) model.non_attention_layers.push_back(static_cast<int>(layer));
   }
   if (declaration.length) model.declared = declaration.length->value;
-  if (!declaration.kind_of_layer.empty()) {
-    const auto& extent = setups[leading_kind(declaration)]->extent;
+  model.derived = model.declared;
+  if (const auto leading = leading_kind(declaration)) {
+    const auto& extent = grouping.of(*leading).extent;
     model.derived = extent.derived;
     model.original = extent.original;
   }

@@ -28,7 +28,9 @@ struct OtherReading {
 struct RotaryDeclaration {
   Text type{"default", family_default()};
   std::optional<Number> theta;
+  std::optional<Integer> head_dim;    ///< where it is not the model's
   std::optional<Integer> rotary_dim;  ///< may still be odd or too wide
+  int rotary_offset = 0;
   std::map<std::string, Number, std::less<>> numbers;
   std::map<std::string, List, std::less<>> lists;
   std::optional<List> sections;  ///< pairs driven by each position axis
@@ -41,10 +43,28 @@ struct RotaryDeclaration {
   std::vector<OtherReading> other_readings;
 };
 
-/// Layers of one kind: what rotates them (nothing: they do not rotate) and how far they see.
+/// Layers of one kind: how position enters, and what they see. Where softmax_scale or causal is empty, that of the model holds.
 struct LayerKind {
-  std::optional<RotaryDeclaration> rotary;
-  std::optional<Integer> window;
+  std::optional<AbsoluteSpec> absolute;
+  std::optional<RotaryDeclaration> rotary;  ///< nothing: they do not rotate
+  std::optional<BiasRule> bias;
+  std::optional<Integer> window, chunk;
+  std::optional<Boolean> causal;
+  std::optional<Number> softmax_scale;
+  bool sink_logits = false;
+  std::optional<QueryTemperature> query_temperature;
+  bool rotates_values = false, rotates_output_back = false;
+  std::optional<DualChunk> dual_chunk;
+  std::map<std::string, Origin> origins;  ///< of what has none of its own here: "bias.heads", "sink_logits"
+};
+
+/// A kind of layers that is no attention.
+inline constexpr std::size_t no_attention = static_cast<std::size_t>(-1);
+
+/// Layers that are numbered on their own: "encoder", "decoder", "text", "vision", "audio"; without a name where there is one part only.
+struct Part {
+  std::string name;
+  std::vector<std::size_t> kind_of_layer;  ///< index of a kind, or no_attention
 };
 
 struct Declaration {
@@ -54,7 +74,9 @@ struct Declaration {
   Origin layout_origin = family_default();
   Origin head_dim_origin;
   std::vector<LayerKind> kinds;
-  std::vector<std::size_t> kind_of_layer;
+  std::vector<std::size_t> kind_of_layer;  ///< of the main part, to which shape and lengths belong
+  std::string part;                        ///< the main part's name
+  std::vector<Part> other_parts;
   Number softmax_scale;
   std::optional<Number> softcap;
   Boolean causal{true, family_default()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The object `gnomon inspect --json` prints. Its keys are a public contract; the ones no reader fills yet are there with null or false.
+// The object `gnomon inspect --json` prints. Its keys are a public contract.
 #include <nlohmann/json.hpp>
 
 #include "gnomon/model.hpp"
@@ -17,10 +17,6 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json mask_json(const Mask& mask) {
-  return {{"causal", mask.causal}, {"window", or_null(mask.window)}, {"chunk", or_null(mask.chunk)}, {"keep_first", mask.keep_first}};
-}
-
 Json origins_json(const std::map<std::string, Origin>& origins) {
   Json json = Json::object();
   for (const auto& [field, origin] : origins) json[field] = {{"how", origin.how}, {"file", origin.file}, {"key", origin.key}};
@@ -28,22 +24,12 @@ Json origins_json(const std::map<std::string, Origin>& origins) {
 }
 
 Json group_json(const LayerGroup& group) {
-  const PositionSpec& spec = group.spec;
-  return {
-      {"layers", group.layers},
-      {"absolute", nullptr},
-      {"rotary", spec.rotary ? Json::parse(to_json(*spec.rotary)) : Json(nullptr)},
-      {"bias", nullptr},
-      {"mask", mask_json(spec.mask)},
-      {"softmax_scale", spec.softmax_scale > 0 ? Json(spec.softmax_scale) : Json(nullptr)},
-      {"softcap", or_null(spec.softcap)},
-      {"sink_logits", false},
-      {"query_temperature", nullptr},
-      {"rotates_values", false},
-      {"rotates_output_back", false},
-      {"dual_chunk", nullptr},
-      {"origins", origins_json(group.origins)},
-  };
+  Json json;
+  if (!group.part.empty()) json["part"] = group.part;
+  json["layers"] = group.layers;
+  json.update(Json::parse(to_json(group.spec)));
+  json["origins"] = origins_json(group.origins);
+  return json;
 }
 
 Json doubt_json(const Doubt& doubt) {
@@ -74,7 +60,7 @@ std::string to_json(const Model& model) {
         {"kv_heads", model.kv_heads},
         {"head_dim", model.head_dim},
         {"hidden_size", model.hidden_size},
-        {"non_attention_layers", Json::array()}}},
+        {"non_attention_layers", model.non_attention_layers}}},
       {"length", {{"declared", or_null(model.declared)}, {"derived", or_null(model.derived)}, {"original", or_null(model.original)}}},
       {"groups", groups},
       {"doubts", doubts},

@@ -44,6 +44,7 @@ class Builder {
   std::string key(std::string_view field) const {
     return rotary_.block.empty() ? std::string(field) : rotary_.block + "." + std::string(field);
   }
+  int head_dim() const { return rotary_.head_dim ? static_cast<int>(rotary_.head_dim->value) : declaration_.model.head_dim; }
   bool is(std::string_view type) const { return rotary_.type.value == type; }
   std::optional<double> number(std::string_view field) const {
     const auto found = numbers_.find(field);
@@ -174,15 +175,15 @@ class Builder {
   }
 
   bool width_is_sound() {
-    if (!rotary_.rotary_dim || declaration_.model.head_dim <= 0) return false;  // doubted where the shape was read
+    if (!rotary_.rotary_dim || head_dim() <= 0) return false;  // doubted where the shape was read
     const auto& [width, origin] = *rotary_.rotary_dim;
     result_.origins["rotary.rotary_dim"] = origin;
-    result_.origins["rotary.head_dim"] = declaration_.head_dim_origin;
+    result_.origins["rotary.head_dim"] = rotary_.head_dim ? rotary_.head_dim->origin : declaration_.head_dim_origin;
     result_.origins["rotary.layout"] = declaration_.layout_origin;
     const std::string name = origin.key.empty() ? "rotary width" : origin.key;
-    if (width < 2 || width > declaration_.model.head_dim) {
+    if (width < 2 || width > head_dim()) {
       doubts_.add("rotary-width-out-of-range", {name},
-                  fmt::format("{}: {} channels would rotate, expected 2 to head_dim = {}", name, width, declaration_.model.head_dim));
+                  fmt::format("{}: {} channels would rotate, expected 2 to head_dim = {}", name, width, head_dim()));
       return false;
     }
     if (width % 2 != 0) {
@@ -197,13 +198,8 @@ class Builder {
   }
 
   void make_spec(RotaryRule rule) {
-    RotarySpec spec{std::move(rule),
-                    rotary_.theta->value,
-                    declaration_.model.head_dim,
-                    static_cast<int>(rotary_.rotary_dim->value),
-                    0,
-                    declaration_.layout,
-                    {}};
+    RotarySpec spec{std::move(rule),       rotary_.theta->value, head_dim(), static_cast<int>(rotary_.rotary_dim->value),
+                    rotary_.rotary_offset, declaration_.layout,  {}};
     read_sections(spec);
     try {
       validate(spec);

@@ -19,12 +19,17 @@ using Json = nlohmann::ordered_json;
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: expected {}, got {}", key, expected, got.dump()));
 }
 
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
 template <class Value>
 Json value_to_json(const Value& value) {
   if constexpr (std::is_enum_v<Value>) {
     return std::string(enum_name(value));
   } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-    return value ? Json(*value) : Json(nullptr);
+    return or_null(value);
   } else {
     return value;
   }
@@ -155,9 +160,7 @@ void read_axes(Reader& reader, RotarySpec& spec) {
   if (const auto* value = reader.find("section_order")) spec.section_order = enum_of_json<SectionOrder>("section_order", *value);
 }
 
-}  // namespace
-
-std::string to_json(const RotarySpec& spec) {
+Json json_of(const RotarySpec& spec) {
   Json json;
   json["rule"] = std::string(rule_name(spec.rule));
   json["theta"] = spec.theta > 0 ? Json(spec.theta) : Json(nullptr);
@@ -172,6 +175,65 @@ std::string to_json(const RotarySpec& spec) {
     json["section_order"] = std::string(enum_name(spec.section_order));
   }
   write_fields(spec.rule, json);
+  return json;
+}
+
+Json json_of(const AbsoluteSpec& spec) {
+  Json json;
+  json["rule"] = std::string(rule_name(spec.rule));
+  json["width"] = spec.width;
+  write_fields(spec.rule, json);
+  return json;
+}
+
+Json json_of(const BiasRule& rule) {
+  Json json;
+  json["rule"] = std::string(rule_name(rule));
+  write_fields(rule, json);
+  return json;
+}
+
+Json json_of(const Mask& mask) {
+  return {{"causal", mask.causal}, {"window", or_null(mask.window)}, {"chunk", or_null(mask.chunk)}, {"keep_first", mask.keep_first}};
+}
+
+Json json_of(const QueryTemperature& temperature) {
+  if (const auto* logarithm = std::get_if<LogTemperature>(&temperature)) return {{"rule", "log_n"}, {"length", logarithm->length}};
+  const auto& steps = std::get<StepTemperature>(temperature);
+  return {{"rule", "steps"}, {"attn_scale", steps.attn_scale}, {"floor_scale", steps.floor_scale}, {"offset", steps.offset}};
+}
+
+Json json_of(const DualChunk& chunks) {
+  return {{"chunk_size", chunks.chunk_size},
+          {"local_size", chunks.local_size},
+          {"original_max_position_embeddings", chunks.original_max_position_embeddings}};
+}
+
+template <class T>
+Json json_or_null(const std::optional<T>& value) {
+  return value ? json_of(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string to_json(const RotarySpec& spec) { return json_of(spec).dump(); }
+std::string to_json(const AbsoluteSpec& spec) { return json_of(spec).dump(); }
+std::string to_json(const BiasRule& rule) { return json_of(rule).dump(); }
+
+std::string to_json(const PositionSpec& spec) {
+  const Json json = {
+      {"absolute", json_or_null(spec.absolute)},
+      {"rotary", json_or_null(spec.rotary)},
+      {"bias", json_or_null(spec.bias)},
+      {"mask", json_of(spec.mask)},
+      {"softmax_scale", spec.softmax_scale > 0 ? Json(spec.softmax_scale) : Json(nullptr)},
+      {"softcap", or_null(spec.softcap)},
+      {"sink_logits", spec.sink_logits},
+      {"query_temperature", json_or_null(spec.query_temperature)},
+      {"rotates_values", spec.rotates_values},
+      {"rotates_output_back", spec.rotates_output_back},
+      {"dual_chunk", json_or_null(spec.dual_chunk)},
+  };
   return json.dump();
 }
 
@@ -199,14 +261,6 @@ RotarySpec rotary_from_json(std::string_view text) {
   return spec;
 }
 
-std::string to_json(const AbsoluteSpec& spec) {
-  Json json;
-  json["rule"] = std::string(rule_name(spec.rule));
-  json["width"] = spec.width;
-  write_fields(spec.rule, json);
-  return json.dump();
-}
-
 AbsoluteSpec absolute_from_json(std::string_view text) {
   const nlohmann::json json = object_of(text, "absolute");
   Reader reader("absolute", json);
@@ -217,6 +271,15 @@ AbsoluteSpec absolute_from_json(std::string_view text) {
   reader.refuse_unknown(rule_name(spec.rule));
   validate(spec);
   return spec;
+}
+
+BiasRule bias_from_json(std::string_view text) {
+  const nlohmann::json json = object_of(text, "bias");
+  Reader reader("bias", json);
+  const auto rule = read_named_rule<BiasRule>(reader.require("rule"), reader);
+  reader.refuse_unknown(rule_name(rule));
+  validate(rule);
+  return rule;
 }
 
 }  // namespace gnomon

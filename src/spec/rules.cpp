@@ -65,6 +65,7 @@ std::string example_value(const Field<Rule, Value>& field) {
 
 /// What every object of a kind has beside the fields of its rule.
 std::vector<FieldInfo> common_fields(std::string_view kind) {
+  if (kind == "bias") return {};
   if (kind == "absolute") {
     return {{"width", "integer", "an integer from 1 to 65536", "the hidden size: columns of a row", true, ""}};
   }
@@ -83,21 +84,30 @@ std::vector<FieldInfo> common_fields(std::string_view kind) {
   };
 }
 
+/// Whether the `hf` profile exists for a rule: it has frequencies, and transformers makes the same.
 template <class Rule>
-bool in_transformers(const Rule& rule) {
-  if constexpr (requires { rule.in_transformers(); }) {
-    return rule.in_transformers();
-  } else {
-    return true;
-  }
+bool in_transformers() {
+  if constexpr (requires { Rule{}.in_transformers(); }) return Rule{}.in_transformers();
+  return false;
+}
+
+/// Which of a rule's numbers this library makes.
+template <class Rule>
+std::string numerics_text(std::string_view kind) {
+  if constexpr (requires { Rule::is_trained; }) return "none: the numbers are parameters of a model";
+  if (kind == "bias") return "exact";
+  return in_transformers<Rule>() ? "exact, and hf: the float32 steps of the transformers library"
+                                 : "exact only: the transformers library has no such rule, so there is no hf";
 }
 
 template <class Rule>
 std::string example_of(std::string_view kind, bool has_lists) {
   std::string text = fmt::format(R"({{"rule": "{}")", Rule::name);
-  if (kind == "absolute") {
+  if constexpr (requires { Rule::example; }) {
+    return fmt::format("{}, {}}}", text, Rule::example);
+  } else if (kind == "absolute") {
     text += R"(, "width": 512)";
-  } else {
+  } else if (kind == "rotary") {
     if (needs_theta<Rule>()) text += R"(, "theta": 10000)";
     text += fmt::format(R"(, "head_dim": {})", has_lists ? 8 : 128);
   }
@@ -108,13 +118,14 @@ std::string example_of(std::string_view kind, bool has_lists) {
 }
 
 template <class Rule>
-RuleInfo describe(std::string kind) {
-  RuleInfo info{std::move(kind),
+RuleInfo describe(const std::string& kind) {
+  RuleInfo info{kind,
                 std::string(Rule::name),
                 std::string(Rule::summary),
                 std::string(Rule::formula),
                 std::string(Rule::citation),
-                in_transformers(Rule{}),
+                in_transformers<Rule>(),
+                numerics_text<Rule>(kind),
                 {},
                 {},
                 {}};
@@ -122,7 +133,8 @@ RuleInfo describe(std::string kind) {
   each_field<Rule>([&](const auto& field) {
     using Value = std::remove_cvref_t<decltype(Rule{}.*field.member)>;
     const bool bounded = !std::is_enum_v<Value> && !std::is_same_v<Value, bool>;
-    const std::string bound = is_list<Value> ? fmt::format("for each pair {}", field.bound.text) : std::string(field.bound.text);
+    const std::string bound = is_list<Value> ? fmt::format("for each {} {}", info.kind == "bias" ? "head" : "pair", field.bound.text)
+                                             : std::string(field.bound.text);
     has_lists = has_lists || is_list<Value>;
     info.fields.push_back({std::string(field.name), type_text<Value>(), bounded ? bound : type_text<Value>(), std::string(field.doc),
                            field.required, field.required ? "" : default_text(Rule{}.*field.member)});
@@ -139,6 +151,7 @@ std::vector<RuleInfo> list_rules() {
   std::vector<RuleInfo> rules;
   for_each_rotary_rule([&]<class Rule>(const Rule&) { rules.push_back(describe<Rule>("rotary")); });
   for_each_absolute_rule([&]<class Rule>(const Rule&) { rules.push_back(describe<Rule>("absolute")); });
+  for_each_bias_rule([&]<class Rule>(const Rule&) { rules.push_back(describe<Rule>("bias")); });
   return rules;
 }
 

@@ -109,6 +109,15 @@ void validate(const AbsoluteSpec& spec) {
       spec.rule);
 }
 
+void validate(const BiasRule& rule) {
+  std::visit(
+      [](const auto& alternative) {
+        check_fields(alternative);
+        alternative.check();
+      },
+      rule);
+}
+
 int position_axes(const RotarySpec& spec) {
   return spec.axes > 1 || spec.sections.empty() ? spec.axes : static_cast<int>(spec.sections.size());
 }
@@ -134,6 +143,10 @@ double effective_attention_factor(const RotarySpec& spec) {
 }
 
 std::string_view rule_name(const RotaryRule& rule) {
+  return std::visit([](const auto& alternative) { return std::remove_cvref_t<decltype(alternative)>::name; }, rule);
+}
+
+std::string_view rule_name(const BiasRule& rule) {
   return std::visit([](const auto& alternative) { return std::remove_cvref_t<decltype(alternative)>::name; }, rule);
 }
 

@@ -8,6 +8,7 @@ import pytest
 
 ROTARY = ["default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional", "xpos", "custom"]
 ABSOLUTE = ["sinusoidal", "learned"]
+BIAS = ["alibi", "t5", "deberta", "swin", "swinv2", "beit"]
 
 
 @pytest.fixture
@@ -21,11 +22,11 @@ def rotary(rules):
 
 
 def test_list_names_every_rule_with_a_line_about_it(gnomon, rules):
-    assert set(ROTARY + ABSOLUTE) <= set(rules)
+    assert set(ROTARY + ABSOLUTE + BIAS) <= set(rules)
     out = gnomon("list", code=0).out
     for name, entry in rules.items():
         assert re.search(rf"^  {name} +{re.escape(entry['summary'])}$", out, re.MULTILINE)
-    assert {name for name, entry in rules.items() if not entry["in_transformers"]} == {"ntk", "xpos", "custom"}
+    assert {name for name, entry in rules.items() if not entry["in_transformers"]} == {"ntk", "xpos", "custom", "learned", *BIAS}
 
 
 def test_explain_shows_what_json_shows(gnomon, rules):
@@ -36,7 +37,8 @@ def test_explain_shows_what_json_shows(gnomon, rules):
             assert " ".join(text.split()) in people
         for field in entry["fields"] + entry["common_fields"]:
             assert f"{field['name']} {field['doc']} {field['bound']}" in people
-        assert ("no hf" in people) != entry["in_transformers"]
+        assert entry["numerics"] in people
+        assert ("and hf" in entry["numerics"]) == entry["in_transformers"]
 
 
 def test_the_example_of_every_rule_runs(gnomon, rotary):

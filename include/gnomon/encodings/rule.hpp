@@ -6,8 +6,10 @@
 //   template <class A> std::vector<typename A::Element> inv_freq(const RuleInput&) const;       a rotary rule itself
 //   bool in_transformers() const;                                                               whether the `hf` profile exists for it
 //   double attention_factor() const;          optional: the magnitude the rule implies (1 when absent)
-//   void check(const RuleInput&) const;       optional: what no single field can tell (absolute rules: check(int width))
+//   void check(const RuleInput&) const;       optional: what no single field can tell (absolute: check(int width), bias: check())
 //   static constexpr bool needs_theta;        optional: false for a rule without a base
+//   static constexpr std::string_view example;  optional: fields of its example, where those of the field list would not fit together
+//   static constexpr bool is_trained;         optional: true where the numbers are parameters of a model
 //
 // From these follow the variant, JSON both ways with strict key checks, `gnomon list` and `explain`, the Python class, the
 // documentation table and the property tests.

@@ -16,6 +16,7 @@ struct Learned {
   static constexpr std::string_view formula = "E[p] = table[p + offset], 0 <= p < rows - offset";
   static constexpr std::string_view citation =
       "Gehring et al. 2017, Convolutional Sequence to Sequence Learning, arXiv:1705.03122, section 3.1";
+  static constexpr bool is_trained = true;
   static constexpr std::tuple fields{
       required_field("rows", &Learned::rows, at_least(1), "rows of the trained table"),
       field("offset", &Learned::offset, at_least(0), "row of position 0 (2 in OPT and BART, padding_idx + 1 in RoBERTa)"),

@@ -54,6 +54,7 @@ struct Sinusoidal {
       field("axes", &Sinusoidal::axes, at_least(1), "parts of a row, each with the position on one axis"),
   };
 
+  bool in_transformers() const { return true; }
   /// Columns for one axis.
   int columns(int width) const { return width / static_cast<int>(axes); }
   /// Frequencies of one axis; with an extra sine there is one more than cosines.
