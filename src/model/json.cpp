@@ -46,6 +46,8 @@ Json doubt_json(const Doubt& doubt) {
 
 }  // namespace
 
+std::string to_json(const Doubt& doubt) { return doubt_json(doubt).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 std::string to_json(const Model& model) {
   Json groups = Json::array(), doubts = Json::array();
   for (const auto& group : model.groups) groups.push_back(group_json(group));
