@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "gnomon/analysis.hpp"
 #include "text.hpp"
 
 namespace gnomon::cli {
@@ -44,7 +43,8 @@ std::string layer_ranges(const std::vector<int>& layers) {
 
 std::string doubt_text(const Doubt& doubt) {
   const Style style = doubt.level == Level::error ? Style::error : doubt.level == Level::warning ? Style::warning : Style::note;
-  std::string text = styled(style, fmt::format("{} {}:", enum_name(doubt.level), printable(doubt.code))) + " " + printable(doubt.message);
+  std::string text = styled(style, fmt::format("{} {}:", enum_names<Level>[static_cast<std::size_t>(doubt.level)], printable(doubt.code))) +
+                     " " + printable(doubt.message);
   std::vector<std::string> unnamed;
   for (const auto& key : doubt.keys) {
     if (doubt.message.find(key) == std::string::npos) unnamed.push_back(printable(key));

@@ -15,6 +15,7 @@
 #include "gnomon/frequencies.hpp"
 #include "model/families.hpp"
 #include "model/formats.hpp"
+#include "spec/fields.hpp"
 
 namespace gnomon {
 namespace {

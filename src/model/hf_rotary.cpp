@@ -83,6 +83,7 @@ void HfRotary::add_other_block(LayerType type, RotaryDeclaration& rotary) const 
   HfRotary other(*this);
   other.block_ = other_, other.block_name_ = "rope_parameters", other.other_ = nullptr;
   other.nested_ = is_nested(*other_);
+  other.blocks_.clear();
   const Doubts heard = doubts_;
   const auto reading = other.of(type);
   doubts_ = heard;  // what is doubtful about the block that does not count does not matter
