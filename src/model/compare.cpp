@@ -55,7 +55,10 @@ void add_differences(const Json& a, const Json& b, const std::string& field, std
   }
 }
 
-std::int64_t length_of(const Model& model) { return std::max({model.derived.value_or(1), model.declared.value_or(1), std::int64_t{1}}); }
+std::int64_t length_of(const Model& model) {
+  constexpr std::int64_t longest = std::int64_t{1} << 33;  // a file may state anything
+  return std::clamp(std::max(model.derived.value_or(1), model.declared.value_or(1)), std::int64_t{1}, longest);
+}
 
 bool same_rotation(const RotarySpec& a, const RotarySpec& b, std::int64_t length) {
   std::vector<std::optional<std::int64_t>> lengths{std::nullopt};  // dynamic and longrope make other numbers for other lengths

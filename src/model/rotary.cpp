@@ -338,7 +338,8 @@ DriftCost cost_of(const RotarySpec& ours, const RotarySpec& theirs, const Extent
 RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts) {
   Builder builder(declaration, rotary, doubts);
   RotaryResult result = builder.build();
-  if (!result.spec) return result;
+  constexpr int widest_costed = 2048;  // a file may state any width; models have a quarter of this
+  if (!result.spec || result.spec->head_dim > widest_costed) return result;
   for (const auto& reading : builder.other_readings()) {
     RotaryDeclaration changed = rotary;
     reading.change(changed);
