@@ -44,6 +44,10 @@ void print_differences(Output& out, const std::vector<Difference>& differences) 
 
 void print_drift(Output& out, const DriftColumn& drift) {
   const auto& parting = drift.parting;
+  if (!parting.position && std::all_of(drift.mean_cosines.begin(), drift.mean_cosines.end(), [](double mean) { return mean == 1; })) {
+    out.write("\n  for text, whose axes all stand at one position, angles are the same\n");
+    return;
+  }
   const std::string where = parting.position ? fmt::format("scores drift by more than 1 % from distance {} on", *parting.position)
                                              : fmt::format("scores drift by at most 1 % up to distance {}", parting.searched);
   out.print("\n  {}\n  {}\n", where, styled(Style::label, fmt::format("{:>12}  {:>12}", "distance", "mean cosine")));

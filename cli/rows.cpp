@@ -50,7 +50,7 @@ std::string doubt_text(const Doubt& doubt) {
     if (doubt.message.find(key) == std::string::npos) unnamed.push_back(printable(key));
   }
   if (!unnamed.empty()) text += fmt::format(" [{}]", joined(unnamed));
-  if (doubt.cost) text += ". Read the other way, " + cost_text(*doubt.cost);
+  if (doubt.cost) text += ". In an engine that reads it otherwise, " + cost_text(*doubt.cost);
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include "gnomon/compare.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -184,14 +185,14 @@ class Comparer {
 
   /// Fields of rules that give the same numbers are a note.
   void settle_spelling(LayerComparison& compared) const {
-    auto& differences = compared.differences;
-    const auto rule = std::stable_partition(differences.begin(), differences.end(), [](const Difference& d) { return !is_rule(d); });
-    if (rule == differences.end() || !same_rotation(*compared.a, *compared.b, length_)) return;
     std::vector<std::string> fields;
-    std::transform(rule, differences.end(), std::back_inserter(fields), [](const Difference& d) { return d.field; });
+    for (const auto& difference : compared.differences) {
+      if (is_rule(difference)) fields.push_back(difference.field);
+    }
+    if (fields.empty() || !same_rotation(*compared.a, *compared.b, length_)) return;
+    std::erase_if(compared.differences, is_rule);
     compared.notes.push_back(
         fmt::format("{} {} spelled differently, with the same frequencies", fmt::join(fields, ", "), fields.size() == 1 ? "is" : "are"));
-    differences.erase(rule, differences.end());
   }
 
   DriftColumn drift_of(const RotarySpec& a, const RotarySpec& b) const {

@@ -20,7 +20,7 @@ std::string row(const DoubtInfo& info) {
 }
 
 TEST(Doubts, ThePageHasEveryCodeUnderItsLevelAndNoOther) {
-  std::ifstream page(std::string(GNOMON_SOURCE_DIR) + "/docs/doubts.md");
+  std::ifstream page(GNOMON_SOURCE_DIR "/docs/doubts.md");
   ASSERT_TRUE(page);
   std::vector<std::string> rows[3], expected[3];
   std::optional<Level> level;
