@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verbs that are programs of their own: gnomon-VERB, beside this executable or in PATH.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "gnomon/error.hpp"
 #include "output.hpp"
@@ -56,6 +58,21 @@ bool is_external(std::string_view verb) {
   throw Error(ErrorCode::io, fmt::format("cannot run {}: {}", printable(program.string()), reason));
 }
 
+std::optional<fs::path> program_of(const std::string& verb) {
+  if (verb.find('/') != std::string::npos) return std::nullopt;
+  for (const auto& folder : search_path()) {
+    if (auto program = folder / ("gnomon-" + verb); can_run(program)) return program;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse_missing(const std::string& verb) {
+  throw Misuse(
+      fmt::format("{} comes with the Python package of gnomon, which is not installed here "
+                  "(there is no gnomon-{} beside this program or in PATH)",
+                  verb, verb));
+}
+
 }  // namespace
 
 std::vector<std::string> verb_names(const CLI::App& root) {
@@ -67,19 +84,29 @@ std::vector<std::string> verb_names(const CLI::App& root) {
 
 void run_external(const std::string& verb, const std::vector<std::string>& arguments, const CLI::App& root) {
   const std::string name = "gnomon-" + verb;
-  if (verb.find('/') == std::string::npos) {
-    for (const auto& folder : search_path()) {
-      if (can_run(folder / name)) replace_process(folder / name, arguments);
-    }
-  }
-  if (is_external(verb)) {
-    throw Misuse(
-        fmt::format("{} comes with the Python package of gnomon, which is not installed here "
-                    "(there is no {} beside this program or in PATH)",
-                    verb, name));
-  }
+  if (const auto program = program_of(verb)) replace_process(*program, arguments);
+  if (is_external(verb)) refuse_missing(verb);
   throw Misuse(fmt::format("unknown verb \"{}\"{} (gnomon help shows all; there is no {} beside this program or in PATH either)",
                            printable(verb), suggestion(verb, verb_names(root)), printable(name)));
+}
+
+void call_external(const std::string& verb, const std::vector<std::string>& arguments) {
+  const auto program = program_of(verb);
+  if (!program) refuse_missing(verb);
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      replace_process(*program, arguments);
+    } catch (const std::exception& error) {
+      message(error.what());
+    }
+    _exit(2);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) {
+    throw Error(ErrorCode::io, fmt::format("cannot run {}: {}", printable(program->string()), std::strerror(errno)));
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) throw Error(ErrorCode::io, fmt::format("gnomon {} failed", verb));
 }
 
 }  // namespace gnomon::cli

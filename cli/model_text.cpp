@@ -9,46 +9,15 @@
 #include <map>
 
 #include "gnomon/frequencies.hpp"
+#include "rows.hpp"
 #include "text.hpp"
 
 namespace gnomon::cli {
 namespace {
 
-constexpr std::size_t label_width = 12;
-constexpr char kept_space = '\x1f';  // a space where no line is broken; no text of a file holds one, since printable() spells it out
-
-/// Parts with a separator between them; lines are broken between parts only.
-std::string row_of(std::vector<std::string> parts, std::string_view separator = " · ") {
-  for (auto& part : parts) std::replace(part.begin(), part.end(), ' ', kept_space);
-  return joined(parts, separator);
-}
-
-/// One labelled row; a long text continues under its beginning.
-void row(Output& out, std::string_view label, std::string_view text) {
-  std::string lines = wrapped(text, line_width(), label_width);
-  std::replace(lines.begin(), lines.end(), kept_space, ' ');
-  out.print(" {}{}\n", styled(Style::label, fmt::format("{:<{}}", label, label_width - 1)), lines);
-}
-
 /// Columns a text takes on a terminal: its code points, all of them narrow here.
 std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
-}
-
-/// "0-4, 6-10, 12"; of many ranges the first three and the last.
-std::string layer_ranges(const std::vector<int>& layers) {
-  std::vector<std::string> ranges;
-  for (std::size_t i = 0; i < layers.size();) {
-    std::size_t end = i + 1;
-    while (end < layers.size() && layers[end] == layers[end - 1] + 1) end++;
-    ranges.push_back(end - i == 1 ? fmt::format("{}", layers[i]) : fmt::format("{}-{}", layers[i], layers[end - 1]));
-    i = end;
-  }
-  if (ranges.size() > 8) {
-    ranges[3] = "…";
-    ranges.erase(ranges.begin() + 4, ranges.end() - 1);
-  }
-  return joined(ranges);
 }
 
 /// A field's name as it is spoken: "original" for original_max_position_embeddings, "low" for low_freq_factor.
@@ -395,15 +364,7 @@ void print_doubts(Output& out, const Model& model) {
   if (model.doubts.empty()) row(out, "doubts", styled(Style::good, "none"));
   std::string_view label = "doubts";
   for (const auto& doubt : model.doubts) {
-    const Style style = doubt.level == Level::error ? Style::error : doubt.level == Level::warning ? Style::warning : Style::note;
-    const auto level = enum_names<Level>[static_cast<std::size_t>(doubt.level)];
-    std::string text = styled(style, fmt::format("{} {}:", level, printable(doubt.code))) + " " + printable(doubt.message);
-    std::vector<std::string> unnamed;
-    for (const auto& key : doubt.keys) {
-      if (doubt.message.find(key) == std::string::npos) unnamed.push_back(printable(key));
-    }
-    if (!unnamed.empty()) text += fmt::format(" [{}]", joined(unnamed));
-    row(out, label, text);
+    row(out, label, doubt_text(doubt));
     label = "";
   }
   if (!model.doubts.empty() && on_terminal())

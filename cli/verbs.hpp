@@ -19,6 +19,8 @@ struct Verb {
 Verb add_list(CLI::App& root);
 Verb add_explain(CLI::App& root);
 Verb add_inspect(CLI::App& root);
+Verb add_check(CLI::App& root);
+Verb add_compare(CLI::App& root);
 Verb add_freqs(CLI::App& root);
 Verb add_table(CLI::App& root);
 Verb add_check_order(CLI::App& root);
@@ -41,6 +43,10 @@ std::vector<std::string> verb_names(const CLI::App& root);
 
 /// Replaces this process by `gnomon-VERB`, looked for beside this executable first, then in PATH. Throws Misuse if there is none.
 [[noreturn]] void run_external(const std::string& verb, const std::vector<std::string>& arguments, const CLI::App& root);
+
+/// Runs `gnomon-VERB` beside this process and waits for it; it prints its own messages. Throws Misuse if there is none, Error(io) when it
+/// fails.
+void call_external(const std::string& verb, const std::vector<std::string>& arguments);
 
 /// What `gnomon version` prints, as one line of text.
 std::string version_line();

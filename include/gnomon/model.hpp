@@ -21,12 +21,21 @@ enum class Level { note, warning, error };
 template <>
 inline constexpr std::string_view enum_names<Level>[] = {"note", "warning", "error"};
 
+/// What a doubt about frequencies costs: how far the scores of an engine that takes the other reading of the file drift from those of the
+/// set-up reported here, as the mean cosine over the channels of a head (Drift in analysis.hpp).
+struct DriftCost {
+  std::optional<std::int64_t> position;  ///< the first distance at which it is below 0.99; nothing where none was found
+  std::int64_t distance = 0;             ///< the derived length, else the declared one, else 4096
+  double mean_cosine = 1;                ///< at `distance`
+};
+
 /// Something in the files that is missing, contradictory or not understood. Codes are stable and listed in docs/doubts.md.
 struct Doubt {
   std::string code;  ///< one of list_doubts()
   Level level = Level::note;
   std::vector<std::string> keys;
   std::string message;
+  std::optional<DriftCost> cost = std::nullopt;  ///< where frequencies are in doubt and another reading is known
 };
 
 /// What a code means, for surfaces and docs/doubts.md.
@@ -79,6 +88,9 @@ Model read_model(const std::filesystem::path& path);
 
 /// The object `gnomon inspect --json` prints (docs/inspect.md), on one line.
 std::string to_json(const Model& model);
+
+/// One object of its "doubts".
+std::string to_json(const Doubt& doubt);
 
 /// The rotary spec of a model: of layer `layer`, or of the only rotary group. Throws Error(invalid_argument) that lists the groups
 /// when there are several and no layer was named, and when doubts of level error forbid to trust the numbers.

@@ -13,7 +13,9 @@ import sys
 
 from gnomon._core import (
     AbsoluteSpec,
+    Comparison,
     Doubt,
+    Drift,
     EmbeddingTable,
     Error,
     Frequencies,
@@ -26,7 +28,9 @@ from gnomon._core import (
     absolute,
     add_positions,
     bias,
+    compare,
     convert_layout,
+    drift_limit,
     embed_tokens,
     embedding_table,
     frequencies,
@@ -43,7 +47,9 @@ from gnomon._core import (
 
 __all__ = [
     "AbsoluteSpec",
+    "Comparison",
     "Doubt",
+    "Drift",
     "EmbeddingTable",
     "Error",
     "Frequencies",
@@ -56,7 +62,9 @@ __all__ = [
     "absolute",
     "add_positions",
     "bias",
+    "compare",
     "convert_layout",
+    "drift_limit",
     "embed_tokens",
     "embedding_table",
     "frequencies",

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
 import gnomon
 from gnomon.eval import methods
 from gnomon.eval.errors import UsageError
@@ -95,6 +97,27 @@ def frequency_picture(series: Sequence[Series], trained: int | None) -> Figure:
         axes.axvline(whole_turns - 0.5, color=INK, linestyle="--", linewidth=1)
         _note(axes, whole_turns - 0.5, "less than one turn in the trained length", "right")
         _note(axes, whole_turns - 0.5, "full turns", "left")
+    axes.legend(loc="lower left", frameon=False, labelcolor=INK)
+    return figure
+
+
+def drift_picture(comparison: gnomon.Comparison) -> Figure:
+    """Mean cosine between the rotations of two models by distance, a line for each group of layers that differs."""
+    figure, axes = _figure(8, 4.4)
+    limit = 1 - gnomon.drift_limit
+    longest = max(max(one.drift.distances) for one in comparison.layers if one.drift)
+    distances = numpy.unique(numpy.geomspace(1, max(longest, 10), 600).astype(numpy.int64))
+    for index, one in enumerate(one for one in comparison.layers if one.drift):
+        drift = gnomon.Drift(one.a, one.b, length=longest + 1)
+        name = f"layers {one.layers[0]}" + (f" and {len(one.layers) - 1} more" if len(one.layers) > 1 else "")
+        axes.plot(distances, drift.mean_cosine(distances), color=_colour(index + 1), label=name)
+        if one.drift.position:
+            axes.axvline(one.drift.position, color=_colour(index + 1), linestyle=":", linewidth=1)
+            _note(axes, one.drift.position, f"1 % at {one.drift.position}", "right")
+    axes.axhline(limit, color=INK, linestyle="--", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xlabel("distance between query and key (tokens)")
+    axes.set_ylabel("mean cosine between the two rotations")
     axes.legend(loc="lower left", frameon=False, labelcolor=INK)
     return figure
 
@@ -270,6 +293,7 @@ EXAMPLES = (
     "gnomon plot wavelengths model.gguf --out wavelengths.svg",
     """gnomon plot wavelengths --rotary '{"rule":"default","theta":10000,"head_dim":128}' --length 4096 --out w.png""",
     "gnomon plot frequencies model.gguf --method yarn:4 --method ntk:4 --out changed.png",
+    "gnomon plot drift config.json model.gguf --out drift.svg",
     "gnomon plot loss result.json --out loss.png            # from gnomon eval … --json result.json",
     "gnomon plot repeat result.json --out repeat.png        # … --task repeat",
     "gnomon plot passkey result.json --out passkey.svg      # … --task passkey",
@@ -330,7 +354,17 @@ def _parser() -> argparse.ArgumentParser:
         ("passkey", "loss of a hidden number by distance", lambda options: _draw_retrieval(options, "passkey")),
     ):
         add(name, f"{help}, from a result of gnomon eval", draw).add_argument("result", metavar="RESULT.json")
+    drift = add("drift", "how far the scores of two models drift apart by distance", _draw_drift)
+    drift.add_argument("a", metavar="A", help="a Hugging Face folder, config.json or GGUF file")
+    drift.add_argument("b", metavar="B", help="the other one")
     return parser
+
+
+def _draw_drift(options: argparse.Namespace) -> Figure:
+    comparison = gnomon.compare(options.a, options.b)
+    if not any(one.drift for one in comparison.layers):
+        raise UsageError(f"{options.a} and {options.b}: no rotation differs, so there is no drift to draw")
+    return drift_picture(comparison)
 
 
 def _examples(picture: str) -> str:

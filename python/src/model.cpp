@@ -9,13 +9,19 @@ using namespace nb::literals;
 
 void bind_model(nb::module_& module) {
   using gnomon::Doubt;
+  using gnomon::DriftCost;
   using gnomon::LayerGroup;
   using gnomon::Model;
+  nb::class_<DriftCost>(module, "DriftCost", "How far scores drift where a file is read the other way.")
+      .def_ro("position", &DriftCost::position)
+      .def_ro("distance", &DriftCost::distance)
+      .def_ro("mean_cosine", &DriftCost::mean_cosine);
   nb::class_<Doubt>(module, "Doubt", "Something in a model's files that is missing, contradictory or not understood.")
       .def_ro("code", &Doubt::code)
       .def_prop_ro("level", [](const Doubt& doubt) { return std::string(gnomon::enum_name(doubt.level)); })
       .def_ro("keys", &Doubt::keys)
       .def_ro("message", &Doubt::message)
+      .def_ro("cost", &Doubt::cost)
       .def("__repr__",
            [](const Doubt& doubt) { return std::string(gnomon::enum_name(doubt.level)) + " " + doubt.code + ": " + doubt.message; });
   nb::class_<LayerGroup>(module, "LayerGroup", "Layers of one part that share one position set-up.")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,15 @@
 #include "model/keys.hpp"
 
 namespace gnomon::files {
+
+struct RotaryDeclaration;
+
+/// How an engine that takes the other side of a doubt reads the file. Each doubt about frequencies has one, so that its cost can be told.
+struct OtherReading {
+  DoubtCode code;
+  std::vector<std::string> keys;  ///< of the doubt
+  std::function<void(RotaryDeclaration&)> change;
+};
 
 /// One rotary set-up as declared. Numbers stand under the names of the rules' fields.
 struct RotaryDeclaration {
@@ -30,6 +40,7 @@ struct RotaryDeclaration {
   std::optional<Number> attention_factor;      ///< the magnitude itself
   std::optional<Number> magnitude_multiplier;  ///< times the magnitude the rule implies
   std::string block;                           ///< the key of the block, for messages
+  std::vector<OtherReading> other_readings;
 };
 
 /// Layers of one kind: how position enters, and what they see. Where softmax_scale or causal is empty, that of the model holds.
@@ -84,12 +95,10 @@ struct RotaryResult {
   Extent extent;
   std::map<std::string, Origin> origins;
 };
+/// Also tells what the doubts with another reading cost.
 RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts);
 
 /// Groups equal layers, settles the lengths, and moves the doubts into the model.
 Model assemble(Declaration declaration, Doubts& doubts);
-
-/// Where two rotations part: "at position 7" or "beyond position 1000000", the first whose mean cosine is below 0.99.
-std::string parting(const RotarySpec& a, const RotarySpec& b);
 
 }  // namespace gnomon::files

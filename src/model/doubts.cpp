@@ -14,7 +14,13 @@ void Doubts::add(DoubtCode code, std::vector<std::string> keys, std::string mess
   const bool known = std::any_of(doubts_.begin(), doubts_.end(), [&](const Doubt& doubt) {
     return doubt.code == code.info().code && doubt.keys == keys && doubt.message == message;
   });
-  if (!known) doubts_.push_back({std::string(code.info().code), code.info().level, std::move(keys), std::move(message)});
+  if (!known) doubts_.push_back({std::string(code.info().code), code.info().level, std::move(keys), std::move(message), std::nullopt});
+}
+
+void Doubts::set_cost(DoubtCode code, const std::vector<std::string>& keys, const DriftCost& cost) {
+  for (auto& doubt : doubts_) {
+    if (doubt.code == code.info().code && doubt.keys == keys && !doubt.cost) doubt.cost = cost;
+  }
 }
 
 std::vector<Doubt> Doubts::take() {

@@ -59,10 +59,9 @@ inline constexpr DoubtInfo doubt_table[] = {
     {"model-type-missing", Level::warning, "The file has no model_type.", "The family was taken from the class name, or is unknown.",
      "Add model_type."},
     {"theta-conflict", Level::warning, "Two keys state different bases; the one inside the rotary block is used.",
-     "The message states the position from which the two rotations differ by 1 %.", "Remove the wrong one."},
+     "Engines that take the other base drift: see the doubt's cost.", "Remove the wrong one."},
     {"factor-vs-length-ratio", Level::warning, "yarn's factor is not max_position_embeddings over the original length; the factor is used.",
-     "Old engines recompute the factor. The message states the position from which the rotations differ by 1 %.",
-     "Correct one of the three."},
+     "Old engines recompute the factor and drift: see the doubt's cost.", "Correct one of the three."},
     {"factor-conflict", Level::warning, "Two keys state different linear factors; the one in the rotary block is used.",
      "Engines that read the other one place every key elsewhere.", "Remove the wrong one."},
     {"original-length-missing", Level::warning, "The scaling rule needs the original length; max_position_embeddings is used for it.",
@@ -102,7 +101,8 @@ inline constexpr DoubtInfo doubt_table[] = {
      "A Llama of 131072 positions at base 500000 without scaling: the released models carry llama3 scaling.",
      "Without it the mean cosine to the true rotation is 0.77 at position 8192.", "Compare with the original config.json."},
     {"ntk-ambiguous", Level::warning, "Four incompatible rules are called ntk; read as theta * factor^(r/(r-2)).",
-     "Engines of another reading use other frequencies for every pair.", "State the changed base as a default rule instead."},
+     "Engines of another reading use other frequencies for every pair; the doubt's cost is that of vLLM's.",
+     "State the changed base as a default rule instead."},
     {"ramp-without-effect", Level::warning, "The ramp of yarn begins beyond the last pair: nothing is interpolated.",
      "The model runs unscaled, but for the magnitude.", "Check theta and the original length."},
     {"layer-list-length", Level::warning, "The list of layer types has more entries than the model has layers; the first are used.",
@@ -129,6 +129,10 @@ inline constexpr DoubtInfo doubt_table[] = {
      "Use the current name."},
     {"factor-derived", Level::note, "yarn's factor is null; max_position_embeddings over the original length is used.", "None.",
      "State the factor."},
+    {"rope-parameters-only", Level::note,
+     "The base or scaling stands in rope_parameters alone, which readers of transformers 5's format know.",
+     "transformers 4 and older converters ignore the block and fall back to base 10000 without scaling, in silence.",
+     "State rope_theta and rope_scaling beside it."},
     {"beta-default", Level::note, "beta_fast or beta_slow is null or 0; 32 or 1 is used, as transformers does.",
      "An engine that takes 0 literally fails or moves the ramp.", "State 32 and 1, or remove the keys."},
 };
@@ -153,6 +157,8 @@ class DoubtCode {
 class Doubts {
  public:
   void add(DoubtCode code, std::vector<std::string> keys, std::string message);
+  /// States what the doubts with this code and these keys cost, where they have none yet.
+  void set_cost(DoubtCode code, const std::vector<std::string>& keys, const DriftCost& cost);
   /// The doubts, errors first, otherwise in the order they were raised.
   std::vector<Doubt> take();
 

@@ -14,4 +14,7 @@ namespace gnomon::files {
 Model read_hf(std::string_view text, const std::string& file, const std::string& path);
 Model read_gguf(std::span<const std::byte> bytes, const std::string& file, const std::string& path);
 
+/// Throws Error(invalid_argument) with the first doubt of level error, which forbids to trust the numbers.
+void refuse_doubtful(const Model& model);
+
 }  // namespace gnomon::files

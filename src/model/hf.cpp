@@ -304,10 +304,17 @@ class HfReader {
   // Copies of Llama 3.1 to 3.3 that lost their scaling are common.
   void check_suspected_scaling() {
     if (model().type != "llama" || !declaration_.length || declaration_.length->value != 131072) return;
-    const auto& rotary = declaration_.kinds[full].rotary;
+    auto& rotary = declaration_.kinds[full].rotary;
     if (!rotary || rotary->type.value != "default" || !rotary->theta || rotary->theta->value != 500000) return;
     doubts_.add("scaling-missing-suspected", {"rope_scaling"},
                 "131072 positions at base 500000 without rope_scaling: the released models of this shape carry llama3 scaling");
+    rotary->other_readings.push_back({"scaling-missing-suspected", {"rope_scaling"}, [](RotaryDeclaration& other) {
+                                        other.type.value = "llama3";
+                                        other.numbers = {{"factor", {8, {}}},
+                                                         {"low_freq_factor", {1, {}}},
+                                                         {"high_freq_factor", {4, {}}},
+                                                         {"original_max_position_embeddings", {8192, {}}}};
+                                      }});
   }
 
   void report_other_parts() {

@@ -17,6 +17,14 @@ namespace {
 
 constexpr std::string_view theta_keys[] = {"rope_theta", "rotary_emb_base", "rope_base"};
 constexpr std::string_view fraction_keys[] = {"partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction"};
+constexpr double usual_theta = 10000;  // what engines fall back to
+
+// Decided by the structure of the values: labels differ between families.
+bool is_nested(const json& block) {
+  return std::any_of(block.begin(), block.end(), [](const json& value) { return value.is_object(); });
+}
+
+void set_theta(RotaryDeclaration& rotary, double theta) { rotary.theta = Number{theta, family_default()}; }
 
 }  // namespace
 
@@ -51,8 +59,7 @@ void HfRotary::choose_block() {
     other_ = parameters;
     compare_blocks(*scaling, *parameters);
   }
-  // Decided by the structure of the values: labels differ between families.
-  nested_ = block_ != nullptr && std::any_of(block_->begin(), block_->end(), [](const json& value) { return value.is_object(); });
+  nested_ = block_ != nullptr && is_nested(*block_);
 }
 
 void HfRotary::compare_blocks(const json& scaling, const json& parameters) {
@@ -67,15 +74,45 @@ void HfRotary::compare_blocks(const json& scaling, const json& parameters) {
 }
 
 std::optional<RotaryDeclaration> HfRotary::of(LayerType type) {
-  if (nested_) return of_nested(type);
+  auto rotary = nested_ ? of_nested(type) : of_flat(type);
+  if (rotary && other_ != nullptr) add_other_block(type, *rotary);
+  return rotary;
+}
+
+void HfRotary::add_other_block(LayerType type, RotaryDeclaration& rotary) const {
+  HfRotary other(*this);
+  other.block_ = other_, other.block_name_ = "rope_parameters", other.other_ = nullptr;
+  other.nested_ = is_nested(*other_);
+  other.blocks_.clear();
+  const Doubts heard = doubts_;
+  const auto reading = other.of(type);
+  doubts_ = heard;  // what is doubtful about the block that does not count does not matter
+  if (!reading) return;
+  rotary.other_readings.push_back({"rope-block-conflict",
+                                   {keys_.full("rope_scaling"), keys_.full("rope_parameters")},
+                                   [reading](RotaryDeclaration& changed) { changed = *reading; }});
+}
+
+void HfRotary::doubt(RotaryDeclaration& rotary, DoubtCode code, const std::vector<std::string>& keys, std::string message,
+                     Change otherwise) {
+  doubts_.add(code, keys, std::move(message));
+  rotary.other_readings.push_back({code, keys, std::move(otherwise)});
+}
+
+std::optional<RotaryDeclaration> HfRotary::of_flat(LayerType type) {
   if (block_ == nullptr || (has_own_sliding_base() && type == LayerType::sliding)) return declare(type, nullptr, "");
   const std::string name = keys_.full(block_name_);
-  if (has_own_sliding_base() && std::string_view(block_name_) == "rope_parameters") {
-    doubts_.add("flat-block-for-layer-types", {name},
-                fmt::format("{} is not given per layer type; it is applied to full-attention layers", name));
-  }
   if (blocks_.empty()) blocks_.push_back(keys_.inside(*block_, block_name_));
-  return declare(type, &blocks_.back(), name);
+  auto rotary = declare(type, &blocks_.back(), name);
+  if (has_own_sliding_base() && std::string_view(block_name_) == "rope_parameters") {
+    doubt(rotary, "flat-block-for-layer-types", {name},
+          fmt::format("{} is not given per layer type; it is applied to full-attention layers", name),
+          [theta = family()->theta](RotaryDeclaration& other) {
+            other.type.value = "default";
+            if (theta) other.theta->value = *theta;
+          });
+  }
+  return rotary;
 }
 
 std::optional<RotaryDeclaration> HfRotary::of_nested(LayerType type) {
@@ -100,7 +137,22 @@ RotaryDeclaration HfRotary::declare(LayerType type, const Keys* block, std::stri
   if (type == LayerType::full || !has_own_sliding_base()) read_condense_ratio(rotary);
   read_theta(type, block, rotary);
   read_width(block, rotary);
+  if (block != nullptr) check_version(*block, rotary);
   return rotary;
+}
+
+// transformers 4 and converters of its time read rope_theta and rope_scaling only.
+void HfRotary::check_version(const Keys& block, RotaryDeclaration& rotary) {
+  if (std::string_view(block_name_) != "rope_parameters" || other_ != nullptr || keys_.has("rope_theta")) return;
+  const bool based = block.has("rope_theta") && rotary.theta && rotary.theta->value != usual_theta;
+  if (!based && rotary.type.value == "default") return;
+  doubt(
+      rotary, "rope-parameters-only", {keys_.full("rope_parameters")},
+      fmt::format("transformers 4 and older converters do not read {} and fall back to base {} without scaling", rotary.block, usual_theta),
+      [](RotaryDeclaration& other) {
+        other.type.value = "default";
+        set_theta(other, usual_theta);
+      });
 }
 
 // ── scaling ──
@@ -114,9 +166,10 @@ void HfRotary::read_scaling(const Keys& block, RotaryDeclaration& rotary) {
 void HfRotary::read_type(const Keys& block, RotaryDeclaration& rotary) {
   const auto current = block.text("rope_type"), old = block.text("type");
   if (current && old && current->value != old->value) {
-    doubts_.add(
-        "scaling-type-conflict", {current->origin.key, old->origin.key},
-        fmt::format("{} is {} but {} is {}", current->origin.key, quoted(json(current->value)), old->origin.key, quoted(json(old->value))));
+    doubt(
+        rotary, "scaling-type-conflict", {current->origin.key, old->origin.key},
+        fmt::format("{} is {} but {} is {}", current->origin.key, quoted(json(current->value)), old->origin.key, quoted(json(old->value))),
+        [type = old->value](RotaryDeclaration& other) { other.type.value = type; });
   }
   if (current || old) rotary.type = current ? *current : *old;
   const std::string& key = rotary.type.origin.key;
@@ -163,9 +216,10 @@ void HfRotary::read_original_length(const Keys* block, RotaryDeclaration& rotary
   if (inner == rotary.numbers.end()) {
     rotary.numbers[name] = *outer;
   } else if (inner->second.value != outer->value) {
-    doubts_.add("original-length-conflict", {outer->origin.key, block->full(name)},
-                fmt::format("{} is {} but {} is {}; the inner one is used", outer->origin.key, quoted(outer->value), block->full(name),
-                            quoted(inner->second.value)));
+    doubt(rotary, "original-length-conflict", {outer->origin.key, block->full(name)},
+          fmt::format("{} is {} but {} is {}; the inner one is used", outer->origin.key, quoted(outer->value), block->full(name),
+                      quoted(inner->second.value)),
+          [=](RotaryDeclaration& other) { other.numbers[name] = *outer; });
   }
 }
 
@@ -200,24 +254,29 @@ void HfRotary::read_condense_ratio(RotaryDeclaration& rotary) {
     doubts_.add("scaling-stated-twice", {ratio->origin.key, other},
                 fmt::format("{} and {} are one factor {}, applied once", ratio->origin.key, other, quoted(ratio->value)));
   } else {
-    doubts_.add(
-        "factor-conflict", {ratio->origin.key, rotary.block},
-        fmt::format("{} is {}, which {} does not say; {} is used", ratio->origin.key, quoted(ratio->value), rotary.block, rotary.block));
+    doubt(rotary, "factor-conflict", {ratio->origin.key, rotary.block},
+          fmt::format("{} is {}, which {} does not say; {} is used", ratio->origin.key, quoted(ratio->value), rotary.block, rotary.block),
+          [=](RotaryDeclaration& other) {
+            other.type.value = "linear";
+            other.numbers["factor"] = *ratio;
+          });
   }
 }
 
 // The spelling the family's code reads; failing that any other, because the file states it, with a doubt, because that code does not see
 // it.
-std::optional<Number> HfRotary::own_or_foreign(std::string_view own, std::span<const std::string_view> spellings) {
+std::optional<Number> HfRotary::own_or_foreign(RotaryDeclaration& rotary, std::string_view own, std::span<const std::string_view> spellings,
+                                               const Change& default_of) {
   if (family() == nullptr) return keys_.first<double>(spellings);
   std::vector<std::string_view> own_first = {own};
   std::copy_if(spellings.begin(), spellings.end(), std::back_inserter(own_first), [&](auto key) { return key != own; });
   if (own.empty()) own_first.erase(own_first.begin());
   const auto found = keys_.first<double>(own_first);
   if (found && (own.empty() || !keys_.has(own))) {
-    doubts_.add("foreign-key", {found->origin.key},
-                fmt::format("{} = {} is used, but transformers' code for {} does not read this key", found->origin.key,
-                            quoted(found->value), family()->name));
+    doubt(rotary, "foreign-key", {found->origin.key},
+          fmt::format("{} = {} is used, but transformers' code for {} does not read this key", found->origin.key, quoted(found->value),
+                      family()->name),
+          default_of);
   }
   return found;
 }
@@ -227,10 +286,25 @@ std::optional<Number> HfRotary::own_or_foreign(std::string_view own, std::span<c
 void HfRotary::read_theta(LayerType type, const Keys* block, RotaryDeclaration& rotary) {
   const bool separate = has_own_sliding_base() && type == LayerType::sliding;
   const auto inner = block != nullptr ? block->number("rope_theta") : std::nullopt;
-  auto outer = separate ? keys_.number("rope_local_base_freq") : own_or_foreign(family() != nullptr ? family()->theta_key : "", theta_keys);
+  const auto without = [theta = family() != nullptr ? family()->theta : std::nullopt](RotaryDeclaration& other) {
+    set_theta(other, theta.value_or(usual_theta));
+  };
+  auto outer = separate ? keys_.number("rope_local_base_freq")
+                        : own_or_foreign(rotary, family() != nullptr ? family()->theta_key : "", theta_keys, without);
   if (!outer && !separate && other_ != nullptr) outer = keys_.inside(*other_, "rope_parameters").number("rope_theta");
+  for (const auto key : theta_keys) {
+    const auto other = separate ? std::nullopt : keys_.number(key);
+    if (!outer || !other || other->value == outer->value) continue;  // else doubted where outer was read
+    rotary.other_readings.push_back(
+        {"keys-conflict", {outer->origin.key, other->origin.key}, [=](RotaryDeclaration& changed) { changed.theta = other; }});
+  }
   rotary.theta = inner ? inner : outer;
-  if (inner && outer && inner->value != outer->value) doubt_theta(*inner, *outer);
+  if (inner && outer && inner->value != outer->value) {
+    doubt(rotary, "theta-conflict", {outer->origin.key, inner->origin.key},
+          fmt::format("{} is {} but {} is {}; the inner one is used", outer->origin.key, quoted(outer->value), inner->origin.key,
+                      quoted(inner->value)),
+          [=](RotaryDeclaration& other) { other.theta = outer; });
+  }
   if (rotary.theta || family() == nullptr) return;
   if (const auto otherwise = separate ? family()->sliding_theta : family()->theta) {
     rotary.theta = Number{*otherwise, family_default()};
@@ -242,74 +316,71 @@ void HfRotary::read_theta(LayerType type, const Keys* block, RotaryDeclaration& 
   }
 }
 
-void HfRotary::doubt_theta(const Number& inner, const Number& outer) {
-  const auto usable = [](const Number& theta) { return theta.value > 0 && std::isfinite(theta.value); };
-  std::string cost;
-  if (const int width = head_dim() - head_dim() % 2; width >= 2 && usable(inner) && usable(outer)) {
-    const RotarySpec a{rotary::Default{}, inner.value, width, width, 0, PairLayout::half_split, {}};
-    const RotarySpec b{rotary::Default{}, outer.value, width, width, 0, PairLayout::half_split, {}};
-    cost = ". The two rotations differ by 1 % " + parting(a, b);
-  }
-  doubts_.add("theta-conflict", {outer.origin.key, inner.origin.key},
-              fmt::format("{} is {} but {} is {}; the inner one is used{}", outer.origin.key, quoted(outer.value), inner.origin.key,
-                          quoted(inner.value), cost));
-}
-
 // ── width ──
 
 // A whole width (rotary_dim) or a fraction of the head.
 void HfRotary::read_width(const Keys* block, RotaryDeclaration& rotary) {
   const auto width = keys_.integer("rotary_dim");
   const auto inner = block != nullptr ? block->number("partial_rotary_factor") : std::nullopt;
-  const auto outer = own_or_foreign(family() != nullptr ? family()->fraction_key : "", fraction_keys);
+  const auto outer = own_or_foreign(rotary, family() != nullptr ? family()->fraction_key : "", fraction_keys,
+                                    [whole = head_dim()](RotaryDeclaration& other) { other.rotary_dim->value = whole; });
   if (head_dim() <= 0) return;                // doubted where the shape was read
   if (rotary.type.value == "proportional") {  // the fraction is that of the pairs that turn; the frequencies are those of the whole head
     if (const auto& fraction = inner ? inner : outer) rotary.numbers["partial_rotary_factor"] = *fraction;
     rotary.rotary_dim = Integer{head_dim(), declaration_.head_dim_origin};
     return;
   }
-  check_widths(inner, outer);
+  check_widths(inner, outer, rotary);
   std::optional<Integer> from_fraction;
-  if (const auto& fraction = inner ? inner : outer) from_fraction = width_of(*fraction);
+  if (const auto& fraction = inner ? inner : outer) from_fraction = width_of(*fraction, rotary);
   if (width && from_fraction && width->value != from_fraction->value) {
-    doubts_.add("rotary-width-conflict", {width->origin.key, from_fraction->origin.key},
-                fmt::format("{} is {} but {} gives {} of {}; the first is used", width->origin.key, width->value, from_fraction->origin.key,
-                            from_fraction->value, head_dim()));
+    doubt(rotary, "rotary-width-conflict", {width->origin.key, from_fraction->origin.key},
+          fmt::format("{} is {} but {} gives {} of {}; the first is used", width->origin.key, width->value, from_fraction->origin.key,
+                      from_fraction->value, head_dim()),
+          [=](RotaryDeclaration& other) { other.rotary_dim = from_fraction; });
   }
-  rotary.rotary_dim = width ? *width : from_fraction ? *from_fraction : default_width();
+  rotary.rotary_dim = width ? *width : from_fraction ? *from_fraction : default_width(rotary);
 }
 
-void HfRotary::check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer) {
+void HfRotary::check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer, RotaryDeclaration& rotary) {
+  const auto to_width = [this](double fraction) {
+    return [width = static_cast<std::int64_t>(head_dim() * std::clamp(fraction, 0.0, 1.0))](RotaryDeclaration& other) {
+      other.rotary_dim->value = width;
+    };
+  };
   if (inner && outer && inner->value != outer->value) {
-    doubts_.add("rotary-width-conflict", {inner->origin.key, outer->origin.key},
-                fmt::format("{} is {} but {} is {}; the first is used", inner->origin.key, quoted(inner->value), outer->origin.key,
-                            quoted(outer->value)));
+    doubt(rotary, "rotary-width-conflict", {inner->origin.key, outer->origin.key},
+          fmt::format("{} is {} but {} is {}; the first is used", inner->origin.key, quoted(inner->value), outer->origin.key,
+                      quoted(outer->value)),
+          to_width(outer->value));
   }
   const auto& fraction = inner ? inner : outer;
   if (fraction && fraction->value != 1 && family() != nullptr && !family()->partial) {
-    doubts_.add("partial-rotary-ignored", {fraction->origin.key},
-                fmt::format("{} = {} is honoured, but transformers' code for {} rotates whole heads", fraction->origin.key,
-                            quoted(fraction->value), family()->name));
+    doubt(rotary, "partial-rotary-ignored", {fraction->origin.key},
+          fmt::format("{} = {} is honoured, but transformers' code for {} rotates whole heads", fraction->origin.key,
+                      quoted(fraction->value), family()->name),
+          to_width(1));
   }
 }
 
 // int(head_dim * fraction), but a product that is whole up to rounding is taken as whole: 200 * 0.29 is 58, not 57.
-Integer HfRotary::width_of(const Number& fraction) {
+Integer HfRotary::width_of(const Number& fraction, RotaryDeclaration& rotary) {
   const double product = head_dim() * fraction.value;
   if (!(product >= 0 && product <= std::numeric_limits<int>::max())) return {-1, fraction.origin};  // out of range in any case
   const double whole = std::round(product);
   if (std::abs(product - whole) <= 1e-6) return {static_cast<std::int64_t>(whole), fraction.origin};
-  doubts_.add("fractional-rotary-width", {fraction.origin.key},
-              fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim(), quoted(product),
-                          std::trunc(product)));
+  doubt(rotary, "fractional-rotary-width", {fraction.origin.key},
+        fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim(), quoted(product),
+                    std::trunc(product)),
+        [](RotaryDeclaration& other) { other.rotary_dim->value += 2; });  // one pair more
   return {static_cast<std::int64_t>(product), fraction.origin};
 }
 
-Integer HfRotary::default_width() {
+Integer HfRotary::default_width(RotaryDeclaration& rotary) {
   Integer width{head_dim(), family_default()};
   if (family() == nullptr || (!family()->rotary_dim && !family()->rotary_fraction)) return width;
-  width =
-      family()->rotary_dim ? Integer{*family()->rotary_dim, family_default()} : width_of({*family()->rotary_fraction, family_default()});
+  width = family()->rotary_dim ? Integer{*family()->rotary_dim, family_default()}
+                               : width_of({*family()->rotary_fraction, family_default()}, rotary);
   doubts_.add("rotary-width-not-in-file", {keys_.full("partial_rotary_factor")},
               fmt::format("no rotated width in the file; the family's {} is used", width.value));
   return width;

@@ -38,6 +38,7 @@ class HfRotary {
 
   void choose_block();
   void compare_blocks(const nlohmann::json& scaling, const nlohmann::json& parameters);
+  std::optional<RotaryDeclaration> of_flat(LayerType type);
   std::optional<RotaryDeclaration> of_nested(LayerType type);
   RotaryDeclaration declare(LayerType type, const Keys* block, std::string block_name);
 
@@ -48,15 +49,21 @@ class HfRotary {
   void read_extras(const Keys& block, RotaryDeclaration& rotary);
   void read_condense_ratio(RotaryDeclaration& rotary);
 
-  std::optional<Number> own_or_foreign(std::string_view own, std::span<const std::string_view> spellings);
+  using Change = std::function<void(RotaryDeclaration&)>;
+  /// A doubt beside which an engine may read the file another way.
+  void doubt(RotaryDeclaration& rotary, DoubtCode code, const std::vector<std::string>& keys, std::string message, Change otherwise);
+  /// `default_of` is what transformers does where it does not see the key.
+  std::optional<Number> own_or_foreign(RotaryDeclaration& rotary, std::string_view own, std::span<const std::string_view> spellings,
+                                       const Change& default_of);
+  void add_other_block(LayerType type, RotaryDeclaration& rotary) const;
+  void check_version(const Keys& block, RotaryDeclaration& rotary);
 
   void read_theta(LayerType type, const Keys* block, RotaryDeclaration& rotary);
-  void doubt_theta(const Number& inner, const Number& outer);
 
   void read_width(const Keys* block, RotaryDeclaration& rotary);
-  void check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer);
-  Integer width_of(const Number& fraction);
-  Integer default_width();
+  void check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer, RotaryDeclaration& rotary);
+  Integer width_of(const Number& fraction, RotaryDeclaration& rotary);
+  Integer default_width(RotaryDeclaration& rotary);
 
   const Keys& keys_;
   const Declaration& declaration_;

@@ -33,10 +33,20 @@ Json group_json(const LayerGroup& group) {
 }
 
 Json doubt_json(const Doubt& doubt) {
-  return {{"code", doubt.code}, {"level", std::string(enum_name(doubt.level))}, {"keys", doubt.keys}, {"message", doubt.message}};
+  Json cost = nullptr;
+  if (doubt.cost) {
+    cost = {{"position", or_null(doubt.cost->position)}, {"distance", doubt.cost->distance}, {"mean_cosine", doubt.cost->mean_cosine}};
+  }
+  return {{"code", doubt.code},
+          {"level", std::string(enum_name(doubt.level))},
+          {"keys", doubt.keys},
+          {"message", doubt.message},
+          {"cost", cost}};
 }
 
 }  // namespace
+
+std::string to_json(const Doubt& doubt) { return doubt_json(doubt).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string to_json(const Model& model) {
   Json groups = Json::array(), doubts = Json::array();

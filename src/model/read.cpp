@@ -30,14 +30,14 @@ std::string group_text(const LayerGroup& group) {
                      layers.front(), layers.size() > 1 ? fmt::format(" and {} more", layers.size() - 1) : "");
 }
 
-void refuse_doubtful(const Model& model) {
+}  // namespace
+
+void files::refuse_doubtful(const Model& model) {
   for (const auto& doubt : model.doubts) {
     if (doubt.level == Level::error)
       throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}: {}", model.path, doubt.code, doubt.message));
   }
 }
-
-}  // namespace
 
 std::optional<Level> Model::worst() const {
   std::optional<Level> worst;
@@ -62,7 +62,7 @@ Model read_model(const fs::path& path) {
 }
 
 RotarySpec rotary_of(const Model& model, std::optional<int> layer) {
-  refuse_doubtful(model);
+  files::refuse_doubtful(model);
   const auto refuse = [&](const std::string& reason) -> RotarySpec {
     std::string groups;
     for (const auto& group : model.groups) groups += (groups.empty() ? "" : "; ") + group_text(group);

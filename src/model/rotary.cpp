@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gnomon/frequencies.hpp"
+#include "gnomon/analysis.hpp"
 #include "model/declaration.hpp"
 #include "spec/fields.hpp"
 
@@ -22,7 +22,7 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
 class Builder {
  public:
   Builder(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts)
-      : declaration_(declaration), rotary_(rotary), numbers_(rotary.numbers), doubts_(doubts) {}
+      : declaration_(declaration), rotary_(rotary), numbers_(rotary.numbers), other_readings_(rotary.other_readings), doubts_(doubts) {}
 
   RotaryResult build() {
     prepare();
@@ -33,7 +33,14 @@ class Builder {
     return std::move(result_);
   }
 
+  /// Those of the declaration and those of the doubts that came up here.
+  const std::vector<OtherReading>& other_readings() const { return other_readings_; }
+
  private:
+  void doubt(DoubtCode code, const std::vector<std::string>& keys, std::string message, std::function<void(RotaryDeclaration&)> change) {
+    doubts_.add(code, keys, std::move(message));
+    other_readings_.push_back({code, keys, std::move(change)});
+  }
   std::string key(std::string_view field) const {
     return rotary_.block.empty() ? std::string(field) : rotary_.block + "." + std::string(field);
   }
@@ -56,9 +63,11 @@ class Builder {
       original_is_assumed_ = true;
       numbers_["original_max_position_embeddings"] = {static_cast<double>(length->value),
                                                       {"derived", length->origin.file, length->origin.key}};
-      doubts_.add("original-length-missing", {key("original_max_position_embeddings"), length->origin.key},
-                  fmt::format("{} is not in the file; {} = {} is used", key("original_max_position_embeddings"), length->origin.key,
-                              length->value));
+      const double before_scaling = static_cast<double>(length->value) / number("factor").value_or(1);
+      doubt(
+          "original-length-missing", {key("original_max_position_embeddings"), length->origin.key},
+          fmt::format("{} is not in the file; {} = {} is used", key("original_max_position_embeddings"), length->origin.key, length->value),
+          [=](RotaryDeclaration& other) { other.numbers["original_max_position_embeddings"] = {std::round(before_scaling), {}}; });
     }
     if (is("yarn")) prepare_yarn();
   }
@@ -203,8 +212,14 @@ class Builder {
     result_.spec = std::move(spec);
     check_yarn(*result_.spec);
     if (is("ntk")) {
-      doubts_.add("ntk-ambiguous", {rotary_.type.origin.key},
-                  fmt::format("{}: ntk is read as theta * factor^(r/(r-2)); other engines read it otherwise", rotary_.type.origin.key));
+      doubt("ntk-ambiguous", {rotary_.type.origin.key},
+            fmt::format("{}: ntk is read as theta * factor^(r/(r-2)); other engines read it otherwise", rotary_.type.origin.key),
+            [width = spec.rotary_dim](RotaryDeclaration& other) {  // vLLM's: base theta * factor, then all divided by factor^(2/r)
+              double& factor = other.numbers["factor"].value;
+              other.type.value = "linear";
+              other.theta->value *= factor;
+              factor = std::pow(factor, 2.0 / width);
+            });
     }
   }
 
@@ -250,12 +265,11 @@ class Builder {
     if (original_is_assumed_ || rotary_.factor_is_null || !declaration_.length) return;
     const double ratio = static_cast<double>(declaration_.length->value) / static_cast<double>(yarn->original_max_position_embeddings);
     if (near(ratio, yarn->factor)) return;
-    RotarySpec other = spec;
-    std::get<rotary::Yarn>(other.rule).factor = std::max(ratio, 1.0);
-    doubts_.add("factor-vs-length-ratio", {key("factor"), declaration_.length->origin.key, key("original_max_position_embeddings")},
-                fmt::format("{} is {}, but {} / {} is {} / {} = {}; the factor is used. The two rotations differ by 1 % {}", key("factor"),
-                            quoted(yarn->factor), declaration_.length->origin.key, key("original_max_position_embeddings"),
-                            declaration_.length->value, yarn->original_max_position_embeddings, quoted(ratio), parting(spec, other)));
+    doubt("factor-vs-length-ratio", {key("factor"), declaration_.length->origin.key, key("original_max_position_embeddings")},
+          fmt::format("{} is {}, but {} / {} is {} / {} = {}; the factor is used", key("factor"), quoted(yarn->factor),
+                      declaration_.length->origin.key, key("original_max_position_embeddings"), declaration_.length->value,
+                      yarn->original_max_position_embeddings, quoted(ratio)),
+          [=](RotaryDeclaration& other) { other.numbers["factor"].value = std::max(ratio, 1.0); });
   }
 
   // The length a scaling implies is factor * original; the maximum in the file is never multiplied when the original is known.
@@ -304,33 +318,36 @@ class Builder {
   const Declaration& declaration_;
   const RotaryDeclaration& rotary_;
   std::map<std::string, Number, std::less<>> numbers_;
+  std::vector<OtherReading> other_readings_;
   Doubts& doubts_;
   RotaryResult result_;
   bool original_is_assumed_ = false;
 };
 
+// A sequence as long as the model's: what rules that depend on the length run at.
+DriftCost cost_of(const RotarySpec& ours, const RotarySpec& theirs, const Extent& extent, const Declaration& declaration) {
+  constexpr std::int64_t usual_length = 4096;
+  std::int64_t length = extent.derived.value_or(declaration.length ? declaration.length->value : usual_length);
+  if (length < 1) length = usual_length;
+  const Drift drift(ours, theirs, length);
+  return {drift.parting().position, length, drift.mean_cosine(length)};
+}
+
 }  // namespace
 
 RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts) {
-  return Builder(declaration, rotary, doubts).build();
-}
-
-std::string parting(const RotarySpec& a, const RotarySpec& b) {
-  constexpr std::int64_t farthest = 1000000;
-  constexpr auto not_computed = "at a position that was not computed";
-  if (a.rotary_dim != b.rotary_dim || a.rotary_dim > 2048) return not_computed;
-  std::vector<double> fa, fb;
-  try {
-    fa = frequencies(a).inv_freq, fb = frequencies(b).inv_freq;
-  } catch (const Error&) {
-    return not_computed;  // a base or factor no rule accepts, which has its own doubt
+  Builder builder(declaration, rotary, doubts);
+  RotaryResult result = builder.build();
+  constexpr int widest_costed = 2048;  // a file may state any width; models have a quarter of this
+  if (!result.spec || result.spec->head_dim > widest_costed) return result;
+  for (const auto& reading : builder.other_readings()) {
+    RotaryDeclaration changed = rotary;
+    reading.change(changed);
+    Doubts unheard;
+    const auto other = Builder(declaration, changed, unheard).build();
+    if (other.spec) doubts.set_cost(reading.code, reading.keys, cost_of(*result.spec, *other.spec, result.extent, declaration));
   }
-  for (std::int64_t position = 1; position <= farthest; position = std::max(position + 1, position + position / 64)) {
-    double sum = 0;
-    for (std::size_t i = 0; i < fa.size(); i++) sum += std::cos((fa[i] - fb[i]) * static_cast<double>(position));
-    if (1 - sum / static_cast<double>(fa.size()) > 0.01) return fmt::format("at position {}", position);
-  }
-  return fmt::format("beyond position {}", farthest);
+  return result;
 }
 
 }  // namespace gnomon::files

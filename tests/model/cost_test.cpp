@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What doubts about frequencies cost, against the plain formula.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "model/support.hpp"
+
+namespace gnomon {
+namespace {
+
+using test::codes;
+using test::config;
+using test::find_doubt;
+using test::json;
+using test::llama;
+using test::read;
+
+using Rule = std::function<double(int)>;  // pair -> frequency
+
+Rule base(double theta, double divisor = 1, int width = 128) {
+  return [=](int pair) { return std::pow(theta, -2.0 * pair / width) / divisor; };
+}
+
+/// The doubt with this code costs the drift between two sets of `pairs` frequencies, and not that between `ours` and `wrong`.
+void expect_cost(const Model& model, std::string_view code, const Rule& ours, const Rule& theirs, const Rule& wrong, std::int64_t distance,
+                 int pairs = 64) {
+  const Doubt* doubt = find_doubt(model, code);
+  ASSERT_NE(doubt, nullptr) << codes(model);
+  ASSERT_TRUE(doubt->cost) << code;
+  const auto mean_cosine = [&](const Rule& other, std::int64_t at) {
+    double sum = 0;
+    for (int i = 0; i < pairs; i++) sum += std::cos(static_cast<double>(at) * (ours(i) - other(i)));
+    return sum / pairs;
+  };
+  std::int64_t first = 1;
+  while (mean_cosine(theirs, first) >= 0.99) first++;
+  EXPECT_EQ(doubt->cost->position, first) << code;
+  EXPECT_EQ(doubt->cost->distance, distance) << code;
+  EXPECT_NEAR(doubt->cost->mean_cosine, mean_cosine(theirs, distance), 1e-9) << code;
+  EXPECT_GT(std::abs(mean_cosine(wrong, distance) - mean_cosine(theirs, distance)), 1e-6) << code << ": the wrong value would pass";
+}
+
+json linear(double factor) { return {{"rope_type", "linear"}, {"factor", factor}}; }
+json parameters(double theta) { return {{"rope_type", "default"}, {"rope_theta", theta}}; }
+
+TEST(Cost, OfAConflictOfBases) {
+  const Model model = llama({{"rope_theta", 10000.0}, {"rope_parameters", parameters(500000)}});
+  expect_cost(model, "theta-conflict", base(500000), base(10000), base(500000), 4096);
+}
+
+// The scaling that holds for both counts; a cost made from the bases alone would be another.
+TEST(Cost, OfAConflictOfBasesUnderAScaling) {
+  json scaling = linear(4);
+  scaling["rope_theta"] = 500000.0;
+  const Model model = llama({{"rope_theta", 10000.0}, {"rope_scaling", scaling}});
+  expect_cost(model, "theta-conflict", base(500000, 4), base(10000, 4), base(10000), 4096);
+}
+
+TEST(Cost, OfTwoSpellingsOfTheBase) {
+  const Model model = llama({{"rope_theta", 10000.0}, {"rotary_emb_base", 20000.0}});
+  expect_cost(model, "keys-conflict", base(10000), base(20000), base(500000), 4096);
+}
+
+TEST(Cost, OfABaseUnderAForeignSpelling) {
+  const Model model = llama({{"rotary_emb_base", 500000.0}});
+  expect_cost(model, "foreign-key", base(500000), base(10000), base(500000), 4096);
+}
+
+TEST(Cost, OfAFileForTransformers5Alone) {
+  json scaled = linear(4);
+  scaled["rope_theta"] = 500000.0;
+  expect_cost(llama({{"rope_parameters", scaled}}), "rope-parameters-only", base(500000, 4), base(10000), base(500000), 4096);
+  EXPECT_EQ(codes(llama({{"rope_parameters", parameters(10000)}})), "") << "nothing to lose";
+  EXPECT_EQ(find_doubt(llama({{"rope_theta", 500000.0}, {"rope_parameters", parameters(500000)}}), "rope-parameters-only"), nullptr);
+}
+
+TEST(Cost, OfBlocksThatDiffer) {
+  json other = linear(2);
+  other["rope_theta"] = 10000.0;
+  const Model model = llama({{"rope_theta", 10000.0}, {"rope_scaling", linear(8)}, {"rope_parameters", other}});
+  expect_cost(model, "rope-block-conflict", base(10000, 8), base(10000, 2), base(10000), 4096);
+}
+
+TEST(Cost, OfTwoFactors) {
+  const Model model = llama({{"rope_theta", 10000.0}, {"rope_scaling", linear(8)}, {"rope_condense_ratio", 4}});
+  expect_cost(model, "factor-conflict", base(10000, 8), base(10000, 4), base(10000), 4096);
+}
+
+TEST(Cost, OfAnAmbiguousNtk) {
+  const Model model = llama({{"rope_theta", 10000.0}, {"rope_scaling", {{"rope_type", "ntk"}, {"factor", 4.0}}}});
+  const auto ours = base(10000 * std::pow(4.0, 128.0 / 126));
+  expect_cost(model, "ntk-ambiguous", ours, base(40000, std::pow(4.0, 2.0 / 128)), base(40000), 4096);
+}
+
+TEST(Cost, OfAScalingThatIsProbablyMissing) {
+  const Model model = llama({{"rope_theta", 500000.0}, {"max_position_embeddings", 131072}});
+  const Doubt& doubt = *find_doubt(model, "scaling-missing-suspected");
+  ASSERT_TRUE(doubt.cost);
+  EXPECT_EQ(doubt.cost->distance, 131072);
+  EXPECT_NEAR(doubt.cost->mean_cosine, 0.5018345378, 1e-5);  // T07 at 131071
+}
+
+// A width that another engine takes: channels that only one of the two turns count too.
+TEST(Cost, OfAPartialWidthThatIsIgnored) {
+  const Model model = llama({{"rope_theta", 10000.0}, {"partial_rotary_factor", 0.5}});
+  const Doubt& doubt = *find_doubt(model, "partial-rotary-ignored");
+  ASSERT_TRUE(doubt.cost);
+  EXPECT_EQ(doubt.cost->position, 1);
+  double sum = 0;  // channel c turns with c + 32 in one reading and with c + 64 in the other
+  for (int c = 0; c < 128; c++) {
+    const double half = c < 64 ? std::cos(4096 * std::pow(10000.0, -2.0 * (c % 32) / 64)) : 1;
+    sum += half * std::cos(4096 * std::pow(10000.0, -2.0 * (c % 64) / 128));
+  }
+  EXPECT_NEAR(doubt.cost->mean_cosine, sum / 128, 1e-9);
+}
+
+TEST(Cost, IsNotStatedWhereNoFrequencyIsInDoubt) {
+  for (const Model& model :
+       {llama({}), read(config("brand_new", {{"rope_theta", 1e4}})), llama({{"rope_theta", 1e4}, {"rope_interleaved", true}})}) {
+    for (const auto& doubt : model.doubts) EXPECT_FALSE(doubt.cost) << doubt.code;
+  }
+}
+
+TEST(Cost, IsPartOfTheJson) {
+  const auto with = json::parse(to_json(llama({{"rope_theta", 10000.0}, {"rope_parameters", parameters(500000)}})));
+  EXPECT_EQ(with["doubts"][0]["cost"]["position"], 3);
+  EXPECT_EQ(with["doubts"][0]["cost"]["distance"], 4096);
+  EXPECT_LT(with["doubts"][0]["cost"]["mean_cosine"], 0.5);
+  EXPECT_TRUE(json::parse(to_json(llama({})))["doubts"][0]["cost"].is_null());
+}
+
+}  // namespace
+}  // namespace gnomon
