@@ -38,6 +38,10 @@ std::string layer_ranges(const std::vector<int>& layers) {
     ranges.push_back(end - i == 1 ? fmt::format("{}", layers[i]) : fmt::format("{}-{}", layers[i], layers[end - 1]));
     i = end;
   }
+  if (ranges.size() > 8) {
+    ranges[3] = "…";
+    ranges.erase(ranges.begin() + 4, ranges.end() - 1);
+  }
   return joined(ranges);
 }
 

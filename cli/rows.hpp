@@ -17,7 +17,7 @@ std::string row_of(std::vector<std::string> parts, std::string_view separator = 
 /// One labelled row; a long text continues under its beginning.
 void row(Output& out, std::string_view label, std::string_view text);
 
-/// "0-4, 6-10, 12"
+/// "0-4, 6-10, 12"; of many ranges the first three and the last.
 std::string layer_ranges(const std::vector<int>& layers);
 
 /// Level, code, message, keys that the message does not name, and the cost.

@@ -148,6 +148,13 @@ nb::class_<Rule> bind_rule(nb::module_& module) {
   return type;
 }
 
+/// Pickling, and with it copying, through the canonical JSON.
+template <class Spec, class Read>
+void make_picklable(nb::class_<Spec>& type, Read read) {
+  type.def("__getstate__", [](const Spec& spec) { return gnomon::to_json(spec); });
+  type.def("__setstate__", [read](Spec& spec, const std::string& state) { new (&spec) Spec(read(state)); });
+}
+
 nb::list field_dicts(const std::vector<gnomon::FieldInfo>& fields) {
   nb::list result;
   for (const auto& field : fields) {
@@ -189,11 +196,14 @@ void bind_spec(nb::module_& module) {
   gnomon::for_each_bias_rule([&]<class Rule>(const Rule&) {
     auto type = bind_rule<Rule>(bias);
     type.def("to_json", [](const Rule& rule) { return gnomon::to_json(rule); }, "Canonical JSON: one flat, self-contained object.");
+    make_picklable(type, [](const std::string& state) { return std::get<Rule>(gnomon::bias_from_json(state)); });
   });
   bias.def("from_json", &gnomon::bias_from_json, "text"_a, "Reads the canonical JSON of a bias rule, strictly. Raises Error.");
 
-  nb::class_<RotarySpec>(module, "RotarySpec",
-                         "A rotary position embedding: the rule that gives the frequencies, and where they are applied.")
+  nb::class_<RotarySpec> rotary_spec(module, "RotarySpec",
+                                     "A rotary position embedding: the rule that gives the frequencies, and where they are applied.");
+  make_picklable(rotary_spec, gnomon::rotary_from_json);
+  rotary_spec
       .def(
           "__init__",
           [](RotarySpec* self, const gnomon::RotaryRule& rule, std::optional<double> theta, int head_dim, std::optional<int> rotary_dim,
@@ -237,7 +247,9 @@ void bind_spec(nb::module_& module) {
           "__eq__", [](const RotarySpec& a, const RotarySpec& b) { return a == b; }, nb::is_operator())
       .def("__repr__", [](const RotarySpec& spec) { return fmt::format("gnomon.RotarySpec.from_json('{}')", gnomon::to_json(spec)); });
 
-  nb::class_<AbsoluteSpec>(module, "AbsoluteSpec", "An absolute position embedding: rows of a width added to the input.")
+  nb::class_<AbsoluteSpec> absolute_spec(module, "AbsoluteSpec", "An absolute position embedding: rows of a width added to the input.");
+  make_picklable(absolute_spec, gnomon::absolute_from_json);
+  absolute_spec
       .def(
           "__init__",
           [](AbsoluteSpec* self, const gnomon::AbsoluteRule& rule, int width) {

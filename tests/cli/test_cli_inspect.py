@@ -16,10 +16,10 @@ def test_llama_31_on_one_screen(gnomon, llama):
     lines = squeezed(result.out)
     assert "model llama · 4 layers · 32 heads, 8 kv heads · head_dim 128" in lines
     assert ("rotary llama3 theta 500000 · factor 8 · low 1 · high 4 · original 8192 · layout half_split") in lines
-    assert "scaling 29 of 64 pairs unchanged · 6 blended · 29 divided by 8" in lines
+    assert "A 4 of 4 llama3 theta 500000 factor 8 half_split causal scale 0.0883883" in lines
+    bands = "scaling pairs 0-28 unchanged (wavelengths to 1 956) · 29-34 blended · 35-63 divided by 8 (wavelengths from 65 750)"
+    assert bands in " ".join(lines)  # T07: exactly the pairs 29 to 34 are blended
     assert "turns longest wavelength 20 473 564 positions: 25 of 64 pairs never complete a turn in 131072" in lines
-    assert "mask causal" in lines
-    assert "softmax scale 0.0883883" in lines
     assert "doubts none" in lines
     assert result.err == ""
 
@@ -58,10 +58,11 @@ def test_the_object_has_the_documented_keys(gnomon, llama):
 
 def test_layers_that_differ_are_shown_apart(gnomon, gemma3):
     out = squeezed(gnomon("inspect", gemma3).out)
-    assert "layers 0-4, 6-10 (10 of 12)" in out
-    assert "layers 5, 11 (2 of 12)" in out
-    assert "mask causal · window 512" in out
-    assert "mask causal" in out
+    assert "pattern AAAAAB AAAAAB" in out
+    assert "A 10 of 12 default theta 10000 half_split causal · window 512 scale 0.0625" in out
+    assert "B 2 of 12 linear theta 1000000 factor 8 half_split causal scale 0.0625" in out
+    assert "group A layers 0-4, 6-10" in out
+    assert "group B layers 5, 11" in out
     assert "scaling all 128 pairs divided by 8" in out
     assert "scaling none" in out
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The module gnomon itself: specs, numbers and rotations on NumPy and DLPack arrays, never copied; bad input is an Error."""
 
+import copy
 import importlib.resources
 import json
+import pickle
 
 import mpmath
 import numpy as np
@@ -213,6 +215,20 @@ def test_json_and_keywords_say_the_same(rule):
 def test_bad_specs(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        gnomon.RotarySpec(Yarn(factor=8.0, original_max_position_embeddings=4096), theta=1e6, head_dim=128, attention_factor=1.5),
+        gnomon.AbsoluteSpec(gnomon.absolute.Learned(rows=514, offset=2), width=768),
+        gnomon.bias.Alibi(heads=2, slopes=[0.1, 1 / 3]),
+    ],
+)
+def test_specs_are_pickled_and_copied(spec):
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    assert copy.deepcopy(spec) == spec
+    assert copy.copy(spec).to_json() == spec.to_json()
 
 
 def test_stubs_are_installed():
