@@ -67,6 +67,8 @@ def test_completion_scripts_parse(gnomon, shell, tmp_path):
         (["table", "--positions", ""], []),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["inspect", "my mod"], ["my model"]),
+        (["check", "my"], ["my model"]),
+        (["compare", "my mod"], ["my model"]),
         (["freqs", "--rotary", "my"], ["my model"]),
         (["eval", "my"], ["my model"]),
     ],

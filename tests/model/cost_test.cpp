@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "gnomon/compare.hpp"
 #include "model/support.hpp"
 
 namespace gnomon {
@@ -114,6 +115,68 @@ TEST(Cost, OfAPartialWidthThatIsIgnored) {
     sum += half * std::cos(4096 * std::pow(10000.0, -2.0 * (c % 64) / 128));
   }
   EXPECT_NEAR(doubt.cost->mean_cosine, sum / 128, 1e-9);
+}
+
+/// The cost of a doubt is the drift between two files that each state one of its readings, and not that between `ours` and `wrong`.
+void expect_drift_between(const Model& doubtful, std::string_view code, const Model& ours, const Model& theirs, const Model& wrong) {
+  const Doubt* doubt = find_doubt(doubtful, code);
+  ASSERT_NE(doubt, nullptr) << codes(doubtful);
+  ASSERT_TRUE(doubt->cost) << code;
+  EXPECT_EQ(find_doubt(ours, code), nullptr) << code;
+  const std::int64_t at[] = {doubt->cost->distance};
+  const auto drift = [&](const Model& other) { return compare(ours, other, at).layers.back().drift.value(); };
+  EXPECT_EQ(doubt->cost->position, drift(theirs).parting.position) << code;
+  EXPECT_NEAR(doubt->cost->mean_cosine, drift(theirs).mean_cosines[0], 1e-12) << code;
+  EXPECT_GT(std::abs(doubt->cost->mean_cosine - drift(wrong).mean_cosines[0]), 1e-6) << code;
+}
+
+json yarn(double factor, int original) {
+  return {{"rope_type", "yarn"}, {"factor", factor}, {"original_max_position_embeddings", original}};
+}
+Model llama_with(const json& scaling, int length) {
+  return llama({{"rope_theta", 10000.0}, {"max_position_embeddings", length}, {"rope_scaling", scaling}});
+}
+
+TEST(Cost, OfOriginalLengthsThatContradict) {
+  const Model doubtful = llama({{"rope_theta", 10000.0},
+                                {"max_position_embeddings", 16384},
+                                {"original_max_position_embeddings", 2048},
+                                {"rope_scaling", yarn(4, 4096)}});
+  expect_drift_between(doubtful, "original-length-conflict", llama_with(yarn(4, 4096), 16384), llama_with(yarn(4, 2048), 16384),
+                       llama_with(yarn(4, 16384), 16384));
+}
+
+TEST(Cost, OfAnOriginalLengthThatIsMissing) {
+  const json bare = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  expect_drift_between(llama_with(bare, 16384), "original-length-missing", llama_with(yarn(4, 16384), 16384),
+                       llama_with(yarn(4, 4096), 16384), llama_with(yarn(4, 8192), 16384));
+}
+
+TEST(Cost, OfAFactorThatIsNotTheRatio) {
+  expect_drift_between(llama_with(yarn(4, 32768), 65536), "factor-vs-length-ratio", llama_with(yarn(4, 32768), 131072),
+                       llama_with(yarn(2, 32768), 65536), llama_with(linear(1), 65536));
+}
+
+TEST(Cost, OfAFlatBlockThatIsIgnored) {
+  const auto gemma = [](json keys) {
+    keys.update({{"head_dim", 256}, {"sliding_window_pattern", 6}, {"sliding_window", 512}, {"query_pre_attn_scalar", 256}});
+    return read(config("gemma3_text", keys));
+  };
+  json flat = linear(8);
+  flat["rope_theta"] = 500000.0;
+  expect_drift_between(gemma({{"rope_parameters", flat}}), "flat-block-for-layer-types",
+                       gemma({{"rope_theta", 500000.0}, {"rope_scaling", linear(8)}}), gemma({{"rope_theta", 1e6}}),
+                       gemma({{"rope_theta", 500000.0}}));
+}
+
+TEST(Cost, OfWidthsThatContradictOrAreCut) {
+  const auto phi = [](json keys) {
+    keys.update({{"head_dim", 128}, {"rope_theta", 10000.0}});
+    return read(config("phi", keys));
+  };
+  const Model wide = phi({{"partial_rotary_factor", 0.5}}), narrow = phi({{"rotary_dim", 32}}), whole = phi({{"rotary_dim", 128}});
+  expect_drift_between(phi({{"rotary_dim", 32}, {"partial_rotary_factor", 0.5}}), "rotary-width-conflict", narrow, wide, whole);
+  expect_drift_between(phi({{"partial_rotary_factor", 0.255}}), "fractional-rotary-width", narrow, phi({{"rotary_dim", 34}}), whole);
 }
 
 TEST(Cost, IsNotStatedWhereNoFrequencyIsInDoubt) {
