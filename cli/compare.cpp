@@ -85,6 +85,13 @@ void print_people(Output& out, const Comparison& comparison) {
   out.print("{}\n", comparison.equal() ? "A and B declare the same positions." : "A and B differ.");
 }
 
+void draw(const Comparison& comparison, const Options& options) {
+  const bool drifts =
+      std::any_of(comparison.layers.begin(), comparison.layers.end(), [](const auto& one) { return one.drift.has_value(); });
+  if (!drifts) return message(fmt::format("no rotation differs, so {} is not drawn", printable(options.plot)));
+  call_external("plot", {"drift", options.a, options.b, "--out", options.plot});
+}
+
 int run(const Options& options) {
   for (const auto* path : {&options.a, &options.b}) {
     if (path->empty()) throw Misuse("compare: a path is empty");
@@ -92,7 +99,7 @@ int run(const Options& options) {
   std::vector<std::int64_t> distances;
   if (options.positions_option->count() > 0) distances = PositionList(options.positions).integers();
   const Comparison comparison = compare(read_model(options.a), read_model(options.b), distances);
-  if (options.plot_option->count() > 0) call_external("plot", {"drift", options.a, options.b, "--out", options.plot});
+  if (options.plot_option->count() > 0) draw(comparison, options);
   Output out;
   options.json ? out.write(to_json(comparison) + "\n") : print_people(out, comparison);
   out.finish();

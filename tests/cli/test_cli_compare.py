@@ -70,6 +70,8 @@ def test_plot_runs_the_program_of_the_python_package(gnomon, refused, pair, tmp_
     path = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
     gnomon("compare", *pair, "--plot", "drift.svg", code=1, env=path)
     assert (tmp_path / "arguments").read_text() == f"drift {pair[0]} {pair[1]} --out drift.svg\n"
+    same = gnomon("compare", pair[0], pair[0], "--plot", "none.svg", code=0, env=path)
+    assert same.err == "gnomon: no rotation differs, so none.svg is not drawn\n"
     program.write_text("#!/bin/sh\necho a reason >&2\nexit 2\n")
     result = gnomon("compare", *pair, "--plot", "drift.svg", code=2, env=path)
     assert result.err == "a reason\ngnomon: gnomon plot failed\n"
