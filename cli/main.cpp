@@ -15,7 +15,7 @@ namespace {
 
 constexpr int failure = 2;
 
-constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect, add_freqs,      add_table,
+constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect, add_freqs,      add_table, add_positions,
                                            add_check_order, add_bench,   add_version, add_completion, add_help};
 
 std::string root_footer() {

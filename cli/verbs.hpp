@@ -21,6 +21,7 @@ Verb add_explain(CLI::App& root);
 Verb add_inspect(CLI::App& root);
 Verb add_freqs(CLI::App& root);
 Verb add_table(CLI::App& root);
+Verb add_positions(CLI::App& root);
 Verb add_check_order(CLI::App& root);
 Verb add_bench(CLI::App& root);
 Verb add_version(CLI::App& root);

@@ -174,9 +174,9 @@ constexpr std::string_view name_of(MropeVersion version) { return enum_names<Mro
 struct VisionModel {
   VisionFamily family = VisionFamily::qwen2_vl;
   MropeVersion version = MropeVersion::original;
-  std::int64_t spatial_merge = 2;              ///< vision_config.spatial_merge_size
-  std::optional<std::int64_t> temporal_merge;  ///< of videos, Ernie only (else an error); 2 when left out
-  std::optional<double> tokens_per_second;     ///< Qwen2.5-VL only (else an error); 2 when left out, as its models have it
+  std::int64_t spatial_merge = 2;                ///< vision_config.spatial_merge_size
+  std::optional<std::int64_t> temporal_merge{};  ///< of videos, Ernie only (else an error); 2 when left out
+  std::optional<double> tokens_per_second{};     ///< Qwen2.5-VL only (else an error); 2 when left out, as its models have it
 
   bool operator==(const VisionModel&) const = default;
 };
@@ -237,6 +237,9 @@ std::vector<SequenceState> next_states(const VisionBatch& batch);
 // --- The reverse check -------------------------------------------------------------------------------------------------------------------
 
 using IdLayout = std::variant<TextBatch, CacheStep, ContextParallel, VisionBatch>;
+
+/// 1 for each token (B,T) that is no padding, 0 for the others; empty for layouts without padding.
+std::vector<std::uint8_t> padding_mask(const IdLayout& layout);
 
 /// A known way to get ids wrong that gives exactly the ids at hand.
 struct IdMistake {

@@ -32,6 +32,7 @@ from gnomon._core import (
     kernel_target,
     layout_permutation,
     list_rules,
+    position_ids,
     read_model,
     rotary,
     rotary_table,
@@ -61,6 +62,7 @@ __all__ = [
     "kernel_target",
     "layout_permutation",
     "list_rules",
+    "position_ids",
     "read_model",
     "rotary",
     "rotary_table",
@@ -72,3 +74,4 @@ __all__ = [
 # A submodule of an extension is an attribute only; this makes `from gnomon.rotary import Yarn` work too.
 sys.modules["gnomon.rotary"] = rotary
 sys.modules["gnomon.absolute"] = absolute
+sys.modules["gnomon.position_ids"] = position_ids

@@ -30,7 +30,4 @@ inline PositionIds blank_ids(std::int64_t axes, std::int64_t batch, std::int64_t
   return {std::vector<std::int64_t>(number), axes, batch, tokens};
 }
 
-/// Which tokens (B,T) are real, for layouts with padding; empty where all are.
-std::vector<std::uint8_t> mask_of(const IdLayout& layout);
-
 }  // namespace gnomon

@@ -197,16 +197,18 @@ bool axes_fit(const PositionIds& right, const Fits& fit, std::array<std::int64_t
       placed(right, [&](auto axis, auto row, auto token) { return right.at(order[static_cast<std::size_t>(axis)], row, token).value; }));
 }
 
+template <MropeVersion version>
+bool is_version(const VisionBatch& batch, const PositionIds&, const Fits& fit) {
+  VisionBatch other = batch;
+  other.model.version = version;
+  return fit(position_ids(other));
+}
+
 constexpr Mistake<VisionBatch> of_vision[] = {
-    {"another-version", "these are the ids of another behaviour version",
-     [](const VisionBatch& batch, const PositionIds&, const Fits& fit) {
-       VisionBatch other = batch;
-       for (std::size_t v = 0; v < std::size(enum_names<MropeVersion>); v++) {
-         other.model.version = static_cast<MropeVersion>(v);
-         if (other.model.version != batch.model.version && fit(position_ids(other))) return true;
-       }
-       return false;
-     }},
+    {"version-original", "these are the ids of behaviour version original", is_version<MropeVersion::original>},
+    {"version-transformers-5.0", "these are the ids of behaviour version transformers-5.0", is_version<MropeVersion::transformers_5_0>},
+    {"version-transformers-5.3", "these are the ids of behaviour version transformers-5.3", is_version<MropeVersion::transformers_5_3>},
+    {"version-transformers-5.24", "these are the ids of behaviour version transformers-5.24", is_version<MropeVersion::transformers_5_24>},
     {"seconds-ignored", "frames of a video are one apart; expected tokens_per_second times the seconds between them",
      [](const VisionBatch& batch, const PositionIds&, const Fits& fit) {
        if (batch.model.family != VisionFamily::qwen2_5_vl) return false;
@@ -293,7 +295,7 @@ bool pads_below_zero(const PositionIds& right, const PositionIds& given, const s
 
 }  // namespace
 
-std::vector<std::uint8_t> mask_of(const IdLayout& layout) {
+std::vector<std::uint8_t> padding_mask(const IdLayout& layout) {
   if (const auto* vision = std::get_if<VisionBatch>(&layout)) return vision->mask;
   std::vector<std::uint8_t> mask;
   if (const auto* text = std::get_if<TextBatch>(&layout)) {
@@ -313,7 +315,7 @@ IdReport check_ids(const PositionIds& given, const IdLayout& layout) {
   if (given.values.size() != right.values.size()) {
     refuse_ids(fmt::format("ids: expected {} numbers for the shape {}, got {}", right.values.size(), shape_of(given), given.values.size()));
   }
-  const auto mask = mask_of(layout);
+  const auto mask = padding_mask(layout);
   compare(right, given, mask, report);
   if (pads_below_zero(right, given, mask)) report.mistakes.push_back({std::string(negative_code), std::string(negative_message)});
   if (report.different == 0) return report;

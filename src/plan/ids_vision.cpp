@@ -166,6 +166,7 @@ std::int64_t tokens_of(const VisionModel& model, const std::vector<TokenRun>& ru
 }
 
 void check_mask(const VisionBatch& batch) {
+  check(batch.model);
   const auto rows = static_cast<std::int64_t>(batch.rows.size());
   if (batch.tokens < 0 || static_cast<std::size_t>(bounded_product(rows, batch.tokens)) != batch.mask.size()) {
     refuse_ids(fmt::format("mask: expected one number for each of {} × {} tokens, got {}", rows, batch.tokens, batch.mask.size()));
@@ -189,6 +190,7 @@ TokenCount token_count(const VisionModel& model, const TokenRun& run) {
 }
 
 VisionBatch vision_batch(const VisionModel& model, std::vector<std::vector<TokenRun>> rows, PaddingSide side) {
+  check(model);
   std::vector<TokenCount> lengths;
   for (const auto& runs : rows) lengths.push_back({tokens_of(model, runs)});
   const TextBatch padded = padded_batch(lengths, side);
