@@ -17,9 +17,10 @@
 namespace gnomon::cli {
 namespace {
 
-/// Something beside the ids, for machines and for people.
+/// Something beside the ids, for machines and for people: a text, or rows of numbers.
 struct Extra {
   std::string name, json, text;
+  PositionIds rows{};
 };
 
 /// The ids of one layout: all of them, or of one chunk or rank.
@@ -87,8 +88,17 @@ struct Options {
 
 std::string json_list(const std::vector<std::int64_t>& numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); }
 
+std::string json_rows(const PositionIds& ids, std::int64_t axis) {
+  std::vector<std::string> rows;
+  for (std::int64_t row = 0; row < ids.batch; row++) {
+    const auto begin = ids.values.begin() + (axis * ids.batch + row) * ids.tokens;
+    rows.push_back(json_list({begin, begin + ids.tokens}));
+  }
+  return "[" + joined(rows) + "]";
+}
+
 Extra list_extra(std::string name, const std::vector<std::int64_t>& numbers) {
-  return {std::move(name), json_list(numbers), fmt::format("{}", fmt::join(numbers, " "))};
+  return {std::move(name), json_list(numbers), "", {numbers, 1, 1, static_cast<std::int64_t>(numbers.size())}};
 }
 
 Extra states_extra(const std::vector<SequenceState>& states) {
@@ -98,14 +108,16 @@ Extra states_extra(const std::vector<SequenceState>& states) {
                                state.tokens.value, state.rope_delta()));
     text.push_back(fmt::format("position {} in slot {} after {} tokens", state.position.value, state.slot.value, state.tokens.value));
   }
-  return {"next", "[" + joined(json) + "]", joined(text, "; ")};
+  return {"next", "[" + joined(json) + "]", joined(text, "; "), {}};
 }
 
 /// Rows of a learned table, where --offset asks for them.
 std::vector<Extra> table_rows_extra(const Options& options, const TextBatch& batch) {
   if (options.offset.empty()) return {};
   const bool named = options.offset == "opt" || options.offset == "roberta";
-  return {list_extra("table_rows", table_rows(batch, named ? 2 : whole("--offset", options.offset)))};
+  PositionIds rows{table_rows(batch, named ? 2 : whole("--offset", options.offset)), 1, batch.batch, batch.tokens};
+  auto json = json_rows(rows, 0);
+  return {{"table_rows", std::move(json), "", std::move(rows)}};
 }
 
 std::vector<Part> build_pad(const Options& options) {
@@ -227,7 +239,7 @@ std::vector<Part> build_mrope(const Options& options) {
     }
   }
   const auto batch = vision_batch(model, std::move(rows), choice<PaddingSide>("--side", options.side));
-  const auto named = [](const char* name, std::string_view value) { return Extra{name, json_quote(value), std::string(value)}; };
+  const auto named = [](const char* name, std::string_view value) { return Extra{name, json_quote(value), std::string(value), {}}; };
   return {part_of("", batch,
                   {named("family", name_of(model.family)), named("version", name_of(model.version)), states_extra(next_states(batch))})};
 }
@@ -236,14 +248,7 @@ std::vector<Part> build_mrope(const Options& options) {
 
 std::string json_ids(const PositionIds& ids) {
   std::vector<std::string> axes;
-  for (std::int64_t axis = 0; axis < ids.axes; axis++) {
-    std::vector<std::string> rows;
-    for (std::int64_t row = 0; row < ids.batch; row++) {
-      const auto begin = ids.values.begin() + (axis * ids.batch + row) * ids.tokens;
-      rows.push_back(json_list({begin, begin + ids.tokens}));
-    }
-    axes.push_back("[" + joined(rows) + "]");
-  }
+  for (std::int64_t axis = 0; axis < ids.axes; axis++) axes.push_back(json_rows(ids, axis));
   return "[" + joined(axes) + "]";
 }
 
@@ -288,22 +293,35 @@ std::string row_text(const PositionIds& ids, std::int64_t axis, std::int64_t row
   return narrow;
 }
 
-void print_part(Output& out, const Part& part) {
+/// Every list under a label of its own: "row 0 time", "table_rows 1".
+void print_lists(Output& out, std::string_view name, const PositionIds& ids, const std::vector<std::uint8_t>& mask, std::size_t column) {
   constexpr std::string_view axis_names[] = {"time", "height", "width"};
-  if (!part.title.empty()) out.print("{}\n", styled(Style::label, part.title));
-  const auto mask = padding_mask(part.layout);
-  std::int64_t largest = 0;
-  for (const auto value : part.ids.values) largest = std::max(largest, value);
-  const std::size_t column = 2 + fmt::formatted_size("{}", largest);
-  for (std::int64_t row = 0; row < part.ids.batch; row++) {
-    for (std::int64_t axis = 0; axis < part.ids.axes; axis++) {
-      std::string label = part.ids.batch > 1 ? fmt::format("row {}", row) : part.ids.axes > 1 ? "" : "position";
-      if (part.ids.axes > 1) label += fmt::format("{}{}", label.empty() ? "" : " ", axis_names[axis]);
-      out.print("{:<{}}{}\n", label, label_width, row_text(part.ids, axis, row, mask, column));
+  for (std::int64_t row = 0; row < ids.batch; row++) {
+    for (std::int64_t axis = 0; axis < ids.axes; axis++) {
+      std::string label(ids.axes > 1 && ids.batch == 1 ? axis_names[axis] : name);
+      if (ids.batch > 1) label += fmt::format(" {}", row);
+      if (ids.axes > 1 && ids.batch > 1) label += fmt::format(" {}", axis_names[axis]);
+      out.print("{:<{}}{}\n", label, label_width, row_text(ids, axis, row, mask, column));
     }
   }
-  for (const auto& extra : part.extras)
-    out.print("{:<{}}  {}\n", extra.name, label_width, wrapped(extra.text, line_width(), label_width + 2));
+}
+
+void print_part(Output& out, const Part& part) {
+  if (!part.title.empty()) out.print("{}\n", styled(Style::label, part.title));
+  std::int64_t largest = 0;
+  const auto enlarge = [&](const PositionIds& ids) {
+    for (const auto value : ids.values) largest = std::max(largest, value);
+  };
+  enlarge(part.ids);
+  for (const auto& extra : part.extras) enlarge(extra.rows);
+  const std::size_t column = 2 + fmt::formatted_size("{}", largest);
+  print_lists(out, part.ids.batch > 1 ? "row" : "position", part.ids, padding_mask(part.layout), column);
+  for (const auto& extra : part.extras) {
+    if (extra.text.empty())
+      print_lists(out, extra.name, extra.rows, {}, column);
+    else
+      out.print("{:<{}}  {}\n", extra.name, label_width, wrapped(extra.text, line_width(), label_width + 2));
+  }
 }
 
 void print_people(Output& out, const std::vector<Part>& parts) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <numeric>
 #include <set>
 
@@ -167,11 +168,14 @@ TEST(CheckIds, RowsBeforeAxesAndPaddingInABatch) {
   EXPECT_EQ(mistakes({{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 1, 0, 1, 1, 0, 1, 2}, 3, 2, 3}, full), Codes{"rows-before-axes"});
 }
 
-TEST(CheckIds, EveryMistakeHasACodeOfItsOwn) {
+TEST(CheckIds, EveryMistakeHasACodeOfItsOwnAndStandsInTheDocs) {
+  std::ifstream file(GNOMON_SOURCE_DIR "/docs/positions.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
   Codes codes;
   for (const auto& mistake : list_id_mistakes()) {
     EXPECT_TRUE(codes.insert(mistake.code).second) << mistake.code;
     EXPECT_FALSE(mistake.message.empty());
+    EXPECT_NE(page.find("`" + mistake.code + "`"), std::string::npos) << mistake.code << " is missing in docs/positions.md";
   }
 }
 
