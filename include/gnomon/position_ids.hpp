@@ -176,7 +176,7 @@ struct VisionModel {
   MropeVersion version = MropeVersion::original;
   std::int64_t spatial_merge = 2;                ///< vision_config.spatial_merge_size
   std::optional<std::int64_t> temporal_merge{};  ///< of videos, Ernie only (else an error); 2 when left out
-  std::optional<double> tokens_per_second{};     ///< Qwen2.5-VL only (else an error); 2 when left out, as its models have it
+  std::optional<double> tokens_per_second{};     ///< Qwen2.5-VL only (else an error); 2 when left out, as its models say
 
   bool operator==(const VisionModel&) const = default;
 };

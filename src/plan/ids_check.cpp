@@ -247,9 +247,11 @@ constexpr Mistake<VisionBatch> of_vision[] = {
      [](const VisionBatch&, const PositionIds& right, const Fits& fit) { return axes_fit(right, fit, {2, 1, 0}); }},
     {"padding-shifts", "padding counts: every position is too large by the padding before it",
      [](const VisionBatch& batch, const PositionIds& right, const Fits& fit) {
+       std::int64_t before = 0;
        return fit(placed(right, [&](auto axis, auto row, auto token) {
-         const auto begin = batch.mask.begin() + row * batch.tokens;
-         return right.at(axis, row, token).value + std::count(begin, begin + token, 0);
+         if (token == 0) before = 0;
+         const bool real = batch.mask[static_cast<std::size_t>(row * batch.tokens + token)] != 0;
+         return right.at(axis, row, token).value + (real ? before : before++);
        }));
      }},
 };

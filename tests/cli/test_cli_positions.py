@@ -129,7 +129,9 @@ def test_wrong_use(refused, tmp_path):
     refused("positions", "pad", 3, "--width", 2, says=["width", "at least 3"])
     refused("positions", "pad", 10**12, says="at most")
     refused("positions", "documents", "1,1", "1", says=["documents", "2 × 2"])
+    refused("positions", "pad", 3, "--width", "", says="empty")
     refused("positions", "prefill", 5, "--chunk", 0, says="chunk")
+    refused("positions", "prefill", 5, 6, "--chunk", 2, says=["PROMPT", "got 2"])
     refused("positions", "decode", "1:2:3:4", says="POSITION[:SLOT[:TOKENS]]")
     refused("positions", "decode", 1, "--new", 2, "--tree", 0, says="--tree")
     refused("positions", "context-parallel", 7, "--ranks", 2, says=["7 tokens", "pad it to 8"])
@@ -138,6 +140,8 @@ def test_wrong_use(refused, tmp_path):
     refused("positions", "mrope", "--family", "qwen", "text:1", says=["--family", "qwen2_vl"])
     refused("positions", "mrope", "--family", "qwen2_vl", "sound:1", says=["RUN", "text:N"])
     refused("positions", "mrope", "--family", "qwen2_vl", "image:3x4", says=["grid", "multiple of 2"])
+    refused("positions", "mrope", "--family", "qwen2_5_vl", "text:1", "--tokens-per-second", 0, says=["tokens_per_second", "0"])
+    refused("positions", "mrope", "--family", "qwen2_5_vl", "video:2x2x2@soon", says=["RUN", '"soon"'])
     refused("positions", "mrope", "--family", "glm4v", "text:1", "--tokens-per-second", 2, says="tokens_per_second")
     refused("positions", "mrope", "--family", "qwen3_vl", "video:2x2x2", says="timestamp")
 
@@ -147,4 +151,5 @@ def test_wrong_files(refused, tmp_path):
     for text, says in [("0 1", "3 numbers"), ("0 1 2 3", "got more"), ("0 one 2", '"one"'), ("0 1.5 2", '"1.5"'), ("9" * 10**6, "999")]:
         (tmp_path / "ids.txt").write_text(text)
         refused("positions", "pad", 3, "--check", "ids.txt", says=says)
+    refused("positions", "pad", 3, "--check", tmp_path, says=str(tmp_path))
     refused("positions", "prefill", 4, "--chunk", 2, "--check", "-", says="--check")
