@@ -10,6 +10,9 @@
 namespace gnomon::cli {
 namespace {
 
+/// Chunks or ranks that are printed at most.
+constexpr std::int64_t most_parts = 4096;
+
 template <class Layout>
 IdPart part_of(std::string title, Layout layout, std::vector<IdExtra> extras = {}) {
   auto ids = position_ids(layout);
@@ -116,8 +119,11 @@ std::vector<IdPart> build_prefill(const IdOptions& options) {
   if (options.arguments.size() != 1) throw Misuse(fmt::format("PROMPT: expected one number, got {}", options.arguments.size()));
   std::vector<IdPart> parts;
   const auto state = state_in("--cached", options.cached);
-  for (auto& chunk : prefill_chunks(state, {number_of<std::int64_t>("PROMPT", options.arguments.front())},
-                                    {number_of<std::int64_t>("--chunk", options.chunk)})) {
+  const TokenCount prompt{number_of<std::int64_t>("PROMPT", options.arguments.front())};
+  const TokenCount size{number_of<std::int64_t>("--chunk", options.chunk)};
+  if (size.value > 0 && prompt.value / size.value > most_parts)
+    throw Misuse(fmt::format("--chunk: more than {} chunks to print", most_parts));
+  for (auto& chunk : prefill_chunks(state, prompt, size)) {
     parts.push_back(step_part(fmt::format("chunk {}", parts.size()), {{std::move(chunk)}}));
   }
   return parts;
@@ -138,7 +144,7 @@ std::vector<IdPart> build_decode(const IdOptions& options) {
 std::vector<IdPart> build_context_parallel(const IdOptions& options) {
   ContextParallel shard{cu_seqlens(lengths_in(options)), number_of<std::int64_t>("--ranks", options.ranks), 0};
   const bool all = options.rank.empty();
-  if (all && shard.ranks > 4096) throw Misuse(fmt::format("--ranks: {} ranks are too many to print; pick one with --rank", shard.ranks));
+  if (all && shard.ranks > most_parts) throw Misuse(fmt::format("--ranks: more than {} to print; pick one with --rank", most_parts));
   std::vector<IdPart> parts;
   for (shard.rank = all ? 0 : number_of<std::int64_t>("--rank", options.rank);; shard.rank++) {
     parts.push_back(part_of(fmt::format("rank {}", shard.rank), shard, {list_extra("packed_tokens", packed_tokens(shard))}));

@@ -117,8 +117,9 @@ Row row_of(const VisionModel& model, const std::vector<TokenRun>& runs) {
 /// Takes runs of one row apart into grids, in the order of their tokens.
 class RunReader {
  public:
-  RunReader(const VisionModel& model, std::span<const Grid> images, std::span<const Grid> videos, std::span<const double> seconds)
-      : model_(model) {
+  RunReader(const VisionModel& model, std::size_t tokens, std::span<const Grid> images, std::span<const Grid> videos,
+            std::span<const double> seconds)
+      : model_(model), most_(tokens) {
     check(model);
     for (const auto& grid : images) images_.emplace_back(ImageRun{grid});
     for (std::size_t v = 0; v < videos.size(); v++) add_video({videos[v], seconds.empty() ? 1 : seconds[v]});
@@ -149,12 +150,14 @@ class RunReader {
   static std::string_view name(std::int8_t type) { return type == 1 ? "image" : "video"; }
   void add_video(VideoRun video) {
     if (!has_timestamps(model_.family)) return videos_.emplace_back(video), void();
-    const std::int64_t frames = bounded(std::max<std::int64_t>(video.grid.t, 0));
+    const auto frames = static_cast<std::size_t>(merged("t", video.grid.t, 1));
+    if (frames > most_ - std::min(most_, videos_.size())) refuse_ids(fmt::format("videos: more frames than the {} tokens", most_));
     video.grid.t = 1;
-    videos_.insert(videos_.end(), static_cast<std::size_t>(frames), video);
+    videos_.insert(videos_.end(), frames, video);
   }
 
   const VisionModel& model_;
+  std::size_t most_;  // tokens, and so frames: a grid may claim any number
   std::vector<TokenRun> images_, videos_;
   std::size_t next_image_ = 0, next_video_ = 0;
 };
@@ -206,7 +209,7 @@ VisionBatch vision_batch(const VisionModel& model, std::int64_t batch, std::span
     refuse_ids(fmt::format("second_per_grid: expected one for each of {} videos, got {}", videos.size(), second_per_grid.size()));
   }
   VisionBatch result{model, std::vector<std::vector<TokenRun>>(static_cast<std::size_t>(batch)), bounded(number) / batch, {}};
-  RunReader reader(result.model, images, videos, second_per_grid);
+  RunReader reader(result.model, token_types.size(), images, videos, second_per_grid);
   for (auto& runs : result.rows) {
     std::vector<std::int8_t> real;
     for (std::int64_t t = 0; t < result.tokens; t++) {

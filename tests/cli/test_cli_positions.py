@@ -131,6 +131,8 @@ def test_wrong_use(refused, tmp_path):
     refused("positions", "documents", "1,1", "1", says=["documents", "2 × 2"])
     refused("positions", "pad", 3, "--width", "", says="empty")
     refused("positions", "prefill", 5, "--chunk", 0, says="chunk")
+    refused("positions", "prefill", 10**9, "--chunk", 1, says="--chunk: more than 4096")
+    refused("positions", "context-parallel", 8, "--ranks", 10**9, says="--ranks: more than 4096")
     refused("positions", "prefill", 5, 6, "--chunk", 2, says=["PROMPT", "got 2"])
     refused("positions", "decode", "1:2:3:4", says="POSITION[:SLOT[:TOKENS]]")
     refused("positions", "decode", 1, "--new", 2, "--tree", 0, says="--tree")

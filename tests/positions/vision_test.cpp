@@ -136,6 +136,12 @@ TEST(VisionIds, BadInputIsNamed) {
   refused([&] { read({0}, {}, {{1, 2, 2}}); }, {"videos", "1 more"});
   refused([&] { read({0, 3}, {}); }, {"token_types", "3"});
   refused([&] { read({0}, {}, {}, {1.0}); }, {"second_per_grid", "0 videos", "1"});
+  const auto frames = [](std::int64_t number) {
+    vision_batch({VisionFamily::qwen3_vl}, 1, Types{0, 2}, {}, std::vector<Grid>{{number, 2, 2}});
+  };
+  refused([&] { frames(1 << 30); }, {"videos", "more frames", "2 tokens"});
+  refused([&] { frames(0); }, {"grid", "t", "0"});
+  refused([&] { frames(2); }, {"videos", "1 more"});
   refused([] { vision_batch({}, 2, Types{0, 0, 0}, {}, {}); }, {"equal width", "3 in 2"});
   refused([] { position_ids(VisionBatch{{}, {{text(2)}}, 3, {0, 0, 1}}); }, {"mask", "2 tokens in row 0", "got 1"});
 }
