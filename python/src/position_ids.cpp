@@ -103,7 +103,8 @@ void bind_states(nb::module_& module) {
       .def(
           "advanced", [](const SequenceState& self, std::int64_t accepted) { return gnomon::advanced(self, {accepted}); }, "accepted"_a,
           "The state after some more tokens of text.")
-      .def("__eq__", [](const SequenceState& self, const SequenceState& other) { return self == other; })
+      .def(
+          "__eq__", [](const SequenceState& self, const SequenceState& other) { return self == other; }, nb::is_operator())
       .def("__repr__", [](const SequenceState& self) {
         return fmt::format("SequenceState(position={}, slot={}, tokens={})", self.position.value, self.slot.value, self.tokens.value);
       });
