@@ -192,6 +192,11 @@ PositionIds moved_runs(const VisionBatch& batch, const PositionIds& right,
   return ids;
 }
 
+void transpose(TokenRun& run) {
+  if (auto* image = std::get_if<ImageRun>(&run)) std::swap(image->grid.h, image->grid.w);
+  if (auto* video = std::get_if<VideoRun>(&run)) std::swap(video->grid.h, video->grid.w);
+}
+
 bool axes_fit(const PositionIds& right, const Fits& fit, std::array<std::int64_t, 3> order) {
   return fit(
       placed(right, [&](auto axis, auto row, auto token) { return right.at(order[static_cast<std::size_t>(axis)], row, token).value; }));
@@ -240,6 +245,12 @@ constexpr Mistake<VisionBatch> of_vision[] = {
      [](const VisionBatch& batch, const PositionIds& right, const Fits& fit) {
        return fit(
            moved_runs(batch, right, [](const TokenRun&, std::int64_t before, std::int64_t start, std::int64_t) { return before - start; }));
+     }},
+    {"grid-transposed", "height and width of the grids are swapped; expected time, height, width as image_grid_thw has them",
+     [](const VisionBatch& batch, const PositionIds&, const Fits& fit) {
+       VisionBatch other = batch;
+       for (auto& runs : other.rows) std::for_each(runs.begin(), runs.end(), transpose);
+       return fit(position_ids(other));
      }},
     {"height-width-swapped", "the axes of height and width are swapped; expected time, height, width",
      [](const VisionBatch&, const PositionIds& right, const Fits& fit) { return axes_fit(right, fit, {0, 2, 1}); }},

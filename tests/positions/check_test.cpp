@@ -139,6 +139,11 @@ TEST(CheckIds, AnImageTakenWrongly) {
   EXPECT_TRUE(check_ids(axes(time_axis, height_axis, width_axis), image_batch()).right());
   EXPECT_EQ(mistakes(axes(time_axis, width_axis, height_axis), image_batch()), Codes{"height-width-swapped"});
   EXPECT_EQ(mistakes(axes(width_axis, height_axis, time_axis), image_batch()), Codes{"axes-reversed"});
+  auto lying = axes(time_axis, height_axis, width_axis);  // 3 rows of 2 for 2 rows of 3
+  const List rows{4, 4, 5, 5, 6, 6}, columns{4, 5, 4, 5, 4, 5};
+  std::copy(rows.begin(), rows.end(), lying.values.begin() + 16);
+  std::copy(columns.begin(), columns.end(), lying.values.begin() + 28);
+  EXPECT_EQ(mistakes(lying, image_batch()), Codes{"grid-transposed"});
   List line(12);
   std::iota(line.begin(), line.end(), 0);
   EXPECT_EQ(mistakes(axes(line, line, line), image_batch()), Codes{"text-only"});
