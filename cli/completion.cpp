@@ -48,6 +48,15 @@ Values values_of(const std::string& type, const CLI::App& root) {
   return values;
 }
 
+/// A verb's own verbs are words after it; their options are offered together.
+void add_part(VerbInfo& verb, const VerbInfo& part) {
+  verb.arguments.words.push_back(part.name);
+  for (const auto& option : part.options) {
+    const auto known = [&](const OptionInfo& other) { return other.name == option.name; };
+    if (std::none_of(verb.options.begin(), verb.options.end(), known)) verb.options.push_back(option);
+  }
+}
+
 VerbInfo verb_info(const CLI::App& app, const CLI::App& root) {
   VerbInfo verb{app.get_name(), app.get_description(), {}, {}};
   for (const auto* option : app.get_options()) {
@@ -58,6 +67,7 @@ VerbInfo verb_info(const CLI::App& app, const CLI::App& root) {
           {"--" + name, option->get_description(), takes_value, takes_value ? values_of(option->get_type_name(), root) : Values{}});
     }
   }
+  for (const auto* part : app.get_subcommands([](const CLI::App*) { return true; })) add_part(verb, verb_info(*part, root));
   return verb;
 }
 

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int failure = 2;
 
-constexpr Verb (*built_in[])(CLI::App&) = {add_list,  add_explain,     add_inspect, add_check,   add_compare,    add_freqs,
-                                           add_table, add_check_order, add_bench,   add_version, add_completion, add_help};
+constexpr Verb (*built_in[])(CLI::App&) = {add_list,      add_explain,     add_inspect, add_check,   add_compare,    add_freqs, add_table,
+                                           add_positions, add_check_order, add_bench,   add_version, add_completion, add_help};
 
 std::string root_footer() {
   std::string text = "From the Python package:\n";

@@ -15,6 +15,7 @@
 // ③ numbers derived once, in at least double precision
 #include "gnomon/frequencies.hpp"
 #include "gnomon/phase.hpp"
+#include "gnomon/position_ids.hpp"
 #include "gnomon/positions.hpp"
 #include "gnomon/table.hpp"
 

@@ -37,6 +37,7 @@ from gnomon._core import (
     kernel_target,
     layout_permutation,
     list_rules,
+    position_ids,
     read_model,
     rotary,
     rotary_table,
@@ -71,6 +72,7 @@ __all__ = [
     "kernel_target",
     "layout_permutation",
     "list_rules",
+    "position_ids",
     "read_model",
     "rotary",
     "rotary_table",
@@ -83,3 +85,4 @@ __all__ = [
 sys.modules["gnomon.rotary"] = rotary
 sys.modules["gnomon.absolute"] = absolute
 sys.modules["gnomon.bias"] = bias
+sys.modules["gnomon.position_ids"] = position_ids

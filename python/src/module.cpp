@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
   bind_error(module);
   bind_spec(module);
   bind_numbers(module);
+  bind_position_ids(module);
   bind_embed(module);
   bind_rotate(module);
   bind_layout(module);

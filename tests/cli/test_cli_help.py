@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from rule_texts import DEFAULT
 
-VERBS = ["list", "explain", "inspect", "check", "compare", "freqs", "table", "check-order", "version", "completion", "help"]
+VERBS = ["list", "explain", "inspect", "check", "compare", "freqs", "table", "positions", "check-order", "version", "completion", "help"]
 
 
 def test_the_help_of_the_program(gnomon):
@@ -59,12 +59,14 @@ def test_completion_scripts_parse(gnomon, shell, tmp_path):
         (["--v"], ["--version"]),
         (["explain", "ya"], ["yarn"]),
         (["explain", "theta-c"], ["theta-conflict"]),
-        (["help", "p"], ["plot"]),
+        (["help", "p"], ["positions", "plot"]),
         (["freqs", "--numerics", ""], ["exact", "hf"]),
         (["freqs", "--n"], ["--numerics"]),
         (["table", "--dtype", "f"], ["f64", "f32", "f16"]),
         (["table", "--format", "n"], ["npy"]),
         (["table", "--positions", ""], []),
+        (["positions", "co"], ["context-parallel"]),
+        (["positions", "mrope", "--family", "g"], ["glm4v"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["inspect", "my mod"], ["my model"]),
         (["check", "my"], ["my model"]),
