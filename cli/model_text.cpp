@@ -283,7 +283,7 @@ char letter_of(std::size_t group) {
 /// After how many layers a pattern repeats, or 8 where it does not.
 std::size_t period_of(std::string_view pattern) {
   for (std::size_t period = 2; period <= 12; period++) {
-    bool repeats = pattern.size() > 2 * period;
+    bool repeats = pattern.size() >= 2 * period;
     for (std::size_t i = period; repeats && i < pattern.size(); i++) repeats = pattern[i] == pattern[i - period];
     if (repeats) return period;
   }
