@@ -82,6 +82,17 @@ PositionList::PositionList(std::string_view text) {
   validate(all_);
 }
 
+std::vector<std::int64_t> PositionList::integers() const {
+  constexpr std::size_t most = std::size_t{1} << 24;
+  if (size() > most) throw Misuse(fmt::format("--positions: {} of them; at most {} are taken here", size(), most));
+  if (std::holds_alternative<Reals>(all_)) throw Misuse("--positions: expected integers, got real numbers");
+  const auto* range = std::get_if<Range>(&all_);
+  if (range == nullptr) return integers_;
+  std::vector<std::int64_t> result;
+  for (std::size_t i = 0; i < size(); i++) result.push_back(range->start + static_cast<std::int64_t>(i) * range->step);
+  return result;
+}
+
 Positions PositionList::part(std::size_t first, std::size_t number) const {
   if (const auto* range = std::get_if<Range>(&all_)) {
     const auto from = range->start + static_cast<std::int64_t>(first) * range->step;

@@ -21,6 +21,8 @@ class PositionList {
 
   std::size_t size() const { return count(all_); }
   const Positions& all() const { return all_; }
+  /// All of them. Throws Misuse for real ones, Error for more than 2^24.
+  std::vector<std::int64_t> integers() const;
   /// `number` of them from `first` on.
   Positions part(std::size_t first, std::size_t number) const;
 
