@@ -2,6 +2,7 @@
 // The texts: golden files both ways, values as JSON, and what verify found.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iterator>
@@ -125,6 +126,9 @@ GoldenNumbers golden_numbers(const json& object, std::string_view what, std::siz
   check_keys(object, what, {"inv_freq", "cos", "sin"});
   GoldenNumbers numbers{numbers_of(member(object, "inv_freq"), "inv_freq"), {}, {}};
   if (numbers.inv_freq.size() != pairs) refuse(fmt::format("{}.inv_freq: expected {} pairs, got {}", what, pairs, numbers.inv_freq.size()));
+  if (!std::all_of(numbers.inv_freq.begin(), numbers.inv_freq.end(), [](double w) { return w >= 0 && w < 0x1p53; })) {
+    refuse(fmt::format("{}.inv_freq: expected frequencies from 0 to below 2^53", what));
+  }
   for (const auto& [key, list] : {std::pair("cos", &numbers.cos), std::pair("sin", &numbers.sin)}) {
     auto table = rows_of(member(object, key), key);
     if (table.rows != positions || table.width != pairs) {

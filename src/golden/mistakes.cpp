@@ -134,14 +134,22 @@ Frequencies64 unscaled(const RotarySpec& golden_spec, double theta, int denomina
 
 // What fits: a parameter found from the frequencies that the values have.
 
+struct Rounded {
+  double value;
+  int digits;
+};
+
 /// x with few digits first: 10000, then 9999.7.
-std::vector<double> roundings(double x) {
-  std::vector<double> result;
+std::vector<Rounded> roundings(double x) {
+  std::vector<Rounded> result;
   for (const int digits : {1, 2, 3, 4, 6, 9}) {
-    const double unit = std::pow(10.0, std::floor(std::log10(x)) - digits + 1), rounded = std::round(x / unit) * unit;
-    if (std::abs(rounded / x - 1) < 0.01 && std::find(result.begin(), result.end(), rounded) == result.end()) result.push_back(rounded);
+    const int power = digits - 1 - static_cast<int>(std::floor(std::log10(x)));
+    const double scale = std::pow(10.0, std::abs(power));
+    const double rounded = power > 0 ? std::round(x * scale) / scale : std::round(x / scale) * scale;
+    const bool fresh = result.empty() || result.back().value != rounded;
+    if (std::abs(rounded / x - 1) < 0.01 && fresh) result.push_back({rounded, digits});
   }
-  result.push_back(x);
+  result.push_back({x, 17});
   return result;
 }
 
@@ -174,7 +182,11 @@ Suspects fitted(const Case& c, double low, double high, const std::function<Rota
       };
       const auto x = solve(low, high, excess);
       if (!x) continue;
-      for (const double rounded : roundings(*x)) add_spec(list, c, describe(rounded), with(rounded));
+      for (const auto& rounded : roundings(*x)) {
+        const std::size_t before = list.size();
+        add_spec(list, c, describe(rounded.value), with(rounded.value));
+        if (list.size() > before) list.back().digits = rounded.digits;
+      }
     } catch (const Error&) {
     }
   }
@@ -415,10 +427,11 @@ Suspects divided(const Case& c) {
   for (const std::size_t pair : {std::size_t{0}, right.size() / 4}) {
     const double quotient = right[pair] / c.inv_freq[pair];
     if (!(quotient > 1e-9 && quotient < 1e9)) continue;
-    for (const double x : roundings(quotient)) {
+    for (const auto& x : roundings(quotient)) {
       auto values = right;
-      for (auto& value : values) value /= x;
-      list.push_back(with_frequencies(c, fmt::format("every frequency divided by {}", x), std::move(values)));
+      for (auto& value : values) value /= x.value;
+      list.push_back(with_frequencies(c, fmt::format("every frequency divided by {}", x.value), std::move(values)));
+      list.back().digits = x.digits;
     }
   }
   return list;
@@ -433,15 +446,13 @@ Suspects theta_and_divided(const Case& c) {
   const double theta = std::pow(c.inv_freq.front() / c.inv_freq.back(), static_cast<double>(pairs) / static_cast<double>(pairs - 1));
   const double divisor = 1 / c.inv_freq.front();
   if (!(theta > 1 && theta < 1e15 && divisor > 1e-9 && divisor < 1e9)) return list;
-  for (const double s : roundings(divisor)) {
-    for (const double base : roundings(theta)) {
-      RotarySpec other = with_rule(c, rotary::Default{});
-      other.theta = base;
-      add_spec(list, c, fmt::format("theta {}, every frequency divided by {}", base, s), other);
-      if (list.empty()) return list;
-      auto values = list.back().numbers.inv_freq;
-      for (auto& value : values) value /= s;
-      list.back() = suspect(c, list.back().found, 1, std::move(values));
+  for (const auto& s : roundings(divisor)) {
+    for (const auto& base : roundings(theta)) {
+      auto values = unscaled(spec, base.value, spec.rotary_dim);
+      for (auto& value : values) value /= s.value;
+      const auto found = fmt::format("theta {}, every frequency divided by {}", base.value, s.value);
+      list.push_back(suspect(c, found, 1, std::move(values)));
+      list.back().digits = std::max(s.digits, base.digits);
     }
   }
   return list;
@@ -543,6 +554,7 @@ Suspects reversed(const Case& c) {
   return {with_frequencies(c, "the slowest pair first", {c.golden.exact.inv_freq.rbegin(), c.golden.exact.inv_freq.rend()})};
 }
 
+// float32-product comes first: verify allows it what it allows to nothing else.
 constexpr Hypothesis table[] = {
     {"float32-product", "the float32 pipeline of transformers and most engines; compare with --numerics hf to hold values to it",
      float32_product},

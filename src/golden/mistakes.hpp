@@ -16,6 +16,7 @@ struct Suspect {
   std::string found;
   double attention_factor = 1;
   GoldenNumbers numbers;
+  int digits = 0;  ///< of a parameter that was fitted to the values; 0 where none was
 };
 
 /// What a hypothesis may look at.

@@ -300,23 +300,58 @@ std::vector<Suspect> suspects_of(const Hypothesis& hypothesis, const Case& subje
   }
 }
 
-/// The first suspect of each mistake that fits, unless an earlier mistake gave the same numbers.
-std::vector<Explanation> angle_explanations(const Comparison& c) {
-  std::vector<Explanation> result;
-  std::vector<GoldenNumbers> seen;
+/// Whether two hypotheses say the same, as far as the values could tell.
+bool alike(const Comparison& c, const GoldenNumbers& a, const GoldenNumbers& b) {
+  if (a.inv_freq.size() != b.inv_freq.size()) return false;
+  for (std::size_t i = 0; i < a.inv_freq.size(); i++) {
+    if (std::abs(a.inv_freq[i] - b.inv_freq[i]) > 1e-6 * a.inv_freq[i]) return false;
+  }
+  for (std::size_t at = 0; at < a.cos.size(); at++) {
+    const double position = std::abs(static_cast<double>(c.golden.positions[c.rows[at / c.pairs()].golden]));
+    const double allowed = 2 * c.tolerance + 1e-6 * position * a.inv_freq[at % c.pairs()];
+    if (std::abs(a.cos[at] - b.cos[at]) > allowed || std::abs(a.sin[at] - b.sin[at]) > allowed) return false;
+  }
+  return true;
+}
+
+/// How simple a hypothesis is: 0 without a fitted parameter, 1 with a round one, 2 with any other.
+int rank(const Suspect& suspect) { return suspect.digits == 0 ? 0 : suspect.digits <= 3 ? 1 : 2; }
+
+struct Fit {
+  std::string_view name, cause;
+  Suspect suspect;
+  double residual;
+};
+
+/// Adds a hypothesis that fits, unless a simpler one says the same; drops those that say the same less simply.
+void add_fit(std::vector<Fit>& fits, const Comparison& c, Fit fit) {
+  const auto same = [&](const Fit& other) { return alike(c, other.suspect.numbers, fit.suspect.numbers); };
+  if (std::any_of(fits.begin(), fits.end(), [&](const Fit& other) { return rank(other.suspect) < rank(fit.suspect) && same(other); }))
+    return;
+  std::erase_if(fits, [&](const Fit& other) { return rank(other.suspect) > rank(fit.suspect) && same(other); });
+  fits.push_back(std::move(fit));
+}
+
+/// The first suspect of each mistake that fits. Where float32 angles are all that is wrong, anything else has to fit better than they do.
+std::vector<Explanation> angle_explanations(const Comparison& c, const GoldenNumbers& right) {
+  const bool angles_only = same_shape(c, right.inv_freq.size()) && compare(c, right, true, c.angle).fits;
+  std::vector<Fit> fits;
   const Case subject = case_of(c);
   for (const auto& hypothesis : hypotheses()) {
-    for (const auto& made : suspects_of(hypothesis, subject)) {
+    const bool is_first = &hypothesis == hypotheses().data();
+    for (auto& made : suspects_of(hypothesis, subject)) {
       if (!same_shape(c, made.numbers.inv_freq.size())) continue;
-      const auto residual = compare(c, made.numbers, false, c.angle);
+      const auto residual = compare(c, made.numbers, false, angles_only && !is_first ? 0 : c.angle);
       if (!residual.fits) continue;
-      if (std::find(seen.begin(), seen.end(), made.numbers) != seen.end()) break;
-      seen.push_back(made.numbers);
-      Explanation found{{{std::string(hypothesis.name), made.found, std::string(hypothesis.cause)}}, residual.largest};
-      if (auto magnitude = magnitude_mistake_in(c, made.attention_factor)) found.mistakes.push_back(*magnitude);
-      result.push_back(std::move(found));
+      add_fit(fits, c, {hypothesis.name, hypothesis.cause, std::move(made), residual.largest});
       break;
     }
+  }
+  std::vector<Explanation> result;
+  for (const auto& fit : fits) {
+    Explanation found{{{std::string(fit.name), fit.suspect.found, std::string(fit.cause)}}, fit.residual};
+    if (auto magnitude = magnitude_mistake_in(c, fit.suspect.attention_factor)) found.mistakes.push_back(*magnitude);
+    result.push_back(std::move(found));
   }
   return result;
 }
@@ -358,7 +393,7 @@ Finding look_at(const Comparison& c, const GoldenNumbers& right) {
     }
     if (residual.fits && finding.explanations.empty()) return finding;
   }
-  if (finding.explanations.empty()) finding.explanations = angle_explanations(at_few_rows(c));
+  if (finding.explanations.empty()) finding.explanations = angle_explanations(at_few_rows(c), right);
   if (layout) {
     for (auto& explanation : finding.explanations) explanation.mistakes.push_back(*layout);
   }
