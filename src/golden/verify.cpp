@@ -332,20 +332,27 @@ void add_fit(std::vector<Fit>& fits, const Comparison& c, Fit fit) {
   fits.push_back(std::move(fit));
 }
 
-/// The first suspect of each mistake that fits. Where float32 angles are all that is wrong, anything else has to fit better than they do.
+/// The suspect of a mistake that fits: the first, where a parameter was fitted and the roundest stands first, else the nearest.
+std::optional<Fit> fit_of(const Hypothesis& hypothesis, const Case& subject, const Comparison& c, double angle) {
+  std::optional<Fit> best;
+  for (auto& made : suspects_of(hypothesis, subject)) {
+    if (!same_shape(c, made.numbers.inv_freq.size())) continue;
+    const auto residual = compare(c, made.numbers, false, angle);
+    if (!residual.fits || (best && residual.largest >= best->residual)) continue;
+    best = Fit{hypothesis.name, hypothesis.cause, std::move(made), residual.largest};
+    if (best->suspect.digits > 0) break;
+  }
+  return best;
+}
+
+/// Every mistake that fits. Where float32 angles are all that is wrong, anything else has to fit better than they do.
 std::vector<Explanation> angle_explanations(const Comparison& c, const GoldenNumbers& right) {
   const bool angles_only = same_shape(c, right.inv_freq.size()) && compare(c, right, true, c.angle).fits;
   std::vector<Fit> fits;
   const Case subject = case_of(c);
   for (const auto& hypothesis : hypotheses()) {
     const bool is_first = &hypothesis == hypotheses().data();
-    for (auto& made : suspects_of(hypothesis, subject)) {
-      if (!same_shape(c, made.numbers.inv_freq.size())) continue;
-      const auto residual = compare(c, made.numbers, false, angles_only && !is_first ? 0 : c.angle);
-      if (!residual.fits) continue;
-      add_fit(fits, c, {hypothesis.name, hypothesis.cause, std::move(made), residual.largest});
-      break;
-    }
+    if (auto fit = fit_of(hypothesis, subject, c, angles_only && !is_first ? 0 : c.angle)) add_fit(fits, c, std::move(*fit));
   }
   std::vector<Explanation> result;
   for (const auto& fit : fits) {

@@ -135,6 +135,26 @@ TEST(Verify, FindsTheFactorOfTheReport) {
   EXPECT_EQ(found.explanations.front().mistakes.size(), 1U) << "its magnitude follows from it";
 }
 
+TEST(Verify, SeesTheLayoutOfAFullWidthTable) {
+  const auto golden = gnomon::make_golden(yarn());
+  const auto pairs = table(golden.exact.inv_freq, golden.positions);
+  Values concatenated = pairs, repeated = pairs;
+  for (const auto list : {&Values::cos, &Values::sin}) {
+    (concatenated.*list).clear(), (repeated.*list).clear();
+    for (std::size_t row = 0; row < pairs.rows; row++) {
+      for (std::size_t channel = 0; channel < 128; channel++) {
+        (concatenated.*list).push_back((pairs.*list)[row * 64 + channel % 64]);
+        (repeated.*list).push_back((pairs.*list)[row * 64 + channel / 2]);
+      }
+    }
+  }
+  concatenated.width = repeated.width = 128;
+  EXPECT_TRUE(gnomon::verify(concatenated, golden).agrees) << "half_split, as the spec";
+  const auto found = gnomon::verify(repeated, golden);
+  EXPECT_EQ(first_mistake(found), "layout");
+  EXPECT_EQ(found.explanations.front().mistakes.front().found, "interleaved instead of half_split");
+}
+
 TEST(Verify, RefusesValuesOfAWrongShape) {
   const auto golden = gnomon::make_golden(yarn());
   const auto refused = [&](const Values& values, std::initializer_list<const char*> words) {
