@@ -44,6 +44,165 @@ Suspect suspect(const Case& c, std::string found, double magnitude, Frequencies6
 void add_spec(Suspects& list, const Case& c, std::string found, RotarySpec spec, std::optional<std::int64_t> length) {
   try {
     const auto made = frequencies(spec, Numerics::exact, length);
+    list.push_back(suspect(c, std::move(found), made.attention_factor, made.inv_freq));
+  } catch (const Error&) {
+  }
+}
+void add_spec(Suspects& list, const Case& c, std::string found, RotarySpec spec) {
+  add_spec(list, c, std::move(found), std::move(spec), c.golden.length);
+}
+
+/// Right frequencies, other positions or arithmetic.
+Suspect with_angle(const Case& c, std::string found, const Angle& angle) {
+  return suspect(c, std::move(found), c.golden.attention_factor, c.golden.exact.inv_freq, angle);
+}
+Suspect with_frequencies(const Case& c, std::string found, Frequencies64 inv_freq) {
+  return suspect(c, std::move(found), c.golden.attention_factor, std::move(inv_freq));
+}
+
+/// Frequencies by `change`, one by one; none beyond what a phase can hold.
+Suspects changed(const Case& c, std::string found, double (*change)(double)) {
+  Frequencies64 values = c.golden.exact.inv_freq;
+  for (auto& value : values) value = change(value);
+  if (!std::all_of(values.begin(), values.end(), [](double value) { return value >= 0 && value < 0x1p53; })) return {};
+  return {with_frequencies(c, std::move(found), std::move(values))};
+}
+
+// Specs.
+
+template <class Rule>
+const Rule* rule_in(const Case& c) {
+  return std::get_if<Rule>(&c.golden.spec.rule);
+}
+
+RotarySpec with_rule(const Case& c, RotaryRule rule) {
+  RotarySpec spec = c.golden.spec;
+  spec.rule = std::move(rule);
+  return spec;
+}
+RotarySpec with_theta(const Case& c, double theta) {
+  RotarySpec spec = c.golden.spec;
+  spec.theta = theta;
+  return spec;
+}
+
+/// The rule's own factor, where it has one.
+std::optional<double> factor_of(const RotarySpec& spec) {
+  return std::visit(
+      [](const auto& rule) -> std::optional<double> {
+        if constexpr (requires { rule.factor; }) return rule.factor;
+        return std::nullopt;
+      },
+      spec.rule);
+}
+RotarySpec with_factor(const Case& c, double factor) {
+  RotarySpec spec = c.golden.spec;
+  std::visit(
+      [&](auto& rule) {
+        if constexpr (requires { rule.factor; }) rule.factor = factor;
+      },
+      spec.rule);
+  return spec;
+}
+
+std::optional<std::int64_t> original_length(const RotarySpec& spec) {
+  return std::visit(
+      [](const auto& rule) -> std::optional<std::int64_t> {
+        if constexpr (requires { rule.original_max_position_embeddings; }) return rule.original_max_position_embeddings;
+        if constexpr (requires { rule.max_position_embeddings; }) return rule.max_position_embeddings;
+        return std::nullopt;
+      },
+      spec.rule);
+}
+RotarySpec with_original_length(const Case& c, std::int64_t length) {
+  RotarySpec spec = c.golden.spec;
+  std::visit(
+      [&](auto& rule) {
+        if constexpr (requires { rule.original_max_position_embeddings; }) rule.original_max_position_embeddings = length;
+        if constexpr (requires { rule.max_position_embeddings; }) rule.max_position_embeddings = length;
+      },
+      spec.rule);
+  return spec;
+}
+
+Frequencies64 unscaled(const RotarySpec& golden_spec, double theta, int denominator) {
+  RotarySpec spec{.rule = rotary::Default{}, .theta = theta, .head_dim = denominator, .rotary_dim = denominator};
+  auto all = frequencies(spec).inv_freq;
+  all.resize(std::min(all.size(), static_cast<std::size_t>(golden_spec.rotary_dim / 2)));
+  return all;
+}
+
+// What fits: a parameter found from the frequencies that the values have.
+
+struct Rounded {
+  double value;
+  int digits;
+};
+
+/// x with few digits first: 10000, then 9999.7.
+std::vector<Rounded> roundings(double x) {
+  std::vector<Rounded> result;
+  for (const int digits : {1, 2, 3, 4, 6, 9}) {
+    const int power = digits - 1 - static_cast<int>(std::floor(std::log10(x)));
+    const double scale = std::pow(10.0, std::abs(power));
+    const double rounded = power > 0 ? std::round(x * scale) / scale : std::round(x / scale) * scale;
+    const bool fresh = result.empty() || result.back().value != rounded;
+    if (std::abs(rounded / x - 1) < 0.01 && fresh) result.push_back({rounded, digits});
+  }
+  result.push_back({x, 17});
+  return result;
+}
+
+/// Where a falling or rising function of x takes the wanted value, by bisection of ln x; nothing where it does not.
+std::optional<double> solve(double low, double high, const std::function<double(double)>& excess) {
+  double at_low = excess(low);
+  if (!(at_low * excess(high) < 0)) return std::nullopt;
+  for (int i = 0; i < 60; i++) {
+    const double middle = std::sqrt(low * high), here = excess(middle);
+    if (here * at_low > 0) {
+      low = middle, at_low = here;
+    } else {
+      high = middle;
+    }
+  }
+  return std::sqrt(low * high);
+}
+
+/// Fits one parameter of the spec to the frequency of a fast, a middle and the slowest pair; `describe` says what was found.
+Suspects fitted(const Case& c, double low, double high, const std::function<RotarySpec(double)>& with,
+                const std::function<std::string(double)>& describe) {
+  Suspects list;
+  const std::size_t pairs = c.golden.exact.inv_freq.size();
+  if (c.inv_freq.size() != pairs) return list;
+  for (const std::size_t pair : {pairs - 1, pairs / 2, std::size_t{1}}) {
+    if (pair >= pairs || c.golden.exact.inv_freq[pair] == 0) continue;
+    try {
+      const auto excess = [&](double x) {
+        return frequencies(with(x), Numerics::exact, c.golden.length).inv_freq[pair] - c.inv_freq[pair];
+      };
+      const auto x = solve(low, high, excess);
+      if (!x) continue;
+      for (const auto& rounded : roundings(*x)) {
+        const std::size_t before = list.size();
+        add_spec(list, c, describe(rounded.value), with(rounded.value));
+        if (list.size() > before) list.back().digits = rounded.digits;
+      }
+    } catch (const Error&) {
+    }
+  }
+  return list;
+}
+
+// The mistakes, in the order of the table.
+
+Suspects float32_product(const Case& c) {
+  const auto& golden = c.golden;
+  const auto product = [](double p, double w) { return of_radians(static_cast<float>(p) * static_cast<float>(w)); };
+  Suspects list;
+  for (const auto* made : {golden.hf ? &*golden.hf : nullptr, &golden.exact}) {
+    if (made == nullptr) continue;
+    auto values = made->inv_freq;
+    for (auto& value : values) value = static_cast<float>(value);
     list.push_back(suspect(c, "angles are one float32 product of position and frequency", golden.attention_factor, values, product));
   }
   return list;
