@@ -12,8 +12,8 @@
 
 #include "gnomon/rotate.hpp"
 #include "gnomon/table.hpp"
-#include "support/elements.hpp"
 #include "golden/sha256.hpp"
+#include "support/elements.hpp"
 
 namespace {
 
