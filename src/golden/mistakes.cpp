@@ -195,17 +195,36 @@ Suspects fitted(const Case& c, double low, double high, const std::function<Rota
 
 // The mistakes, in the order of the table.
 
+std::pair<double, double> float32_angle(double position, double inv_freq) {
+  return of_radians(static_cast<float>(position) * static_cast<float>(inv_freq));
+}
+
 Suspects float32_product(const Case& c) {
   const auto& golden = c.golden;
-  const auto product = [](double p, double w) { return of_radians(static_cast<float>(p) * static_cast<float>(w)); };
   Suspects list;
   for (const auto* made : {golden.hf ? &*golden.hf : nullptr, &golden.exact}) {
     if (made == nullptr) continue;
     auto values = made->inv_freq;
     for (auto& value : values) value = static_cast<float>(value);
-    list.push_back(suspect(c, "angles are one float32 product of position and frequency", golden.attention_factor, values, product));
+    list.push_back(suspect(c, "angles are one float32 product of position and frequency", golden.attention_factor, values, float32_angle));
   }
   return list;
+}
+
+Suspects float32_steps(const Case& c) {
+  const auto& spec = c.golden.spec;
+  if (spec.theta <= 0 || spec.axes > 1) return {};
+  const auto base = unscaled(spec, spec.theta, spec.rotary_dim);
+  const auto step = static_cast<float>(std::pow(spec.theta, -2.0 / spec.rotary_dim));
+  Frequencies64 iterated, powers;
+  float product = 1;
+  for (std::size_t i = 0; i < base.size(); i++, product *= step) {
+    const auto scale = static_cast<float>(c.golden.exact.inv_freq[i] / base[i]);
+    iterated.push_back(product * scale);
+    powers.push_back(static_cast<float>(std::pow(static_cast<double>(step), static_cast<double>(i))) * scale);
+  }
+  return {suspect(c, "each frequency from the one before, in float32", c.golden.attention_factor, iterated, float32_angle),
+          suspect(c, "powers of one float32 step", c.golden.attention_factor, powers, float32_angle)};
 }
 
 Suspects unscaled_rule(const Case& c) {
@@ -549,6 +568,17 @@ Suspects in_turns(const Case& c) {
   return changed(c, "frequency / 2 pi", [](double w) { return w / (2 * pi); });
 }
 
+Suspects divisors(const Case& c) {
+  const auto& spec = c.golden.spec;
+  if (spec.theta <= 0 || spec.axes > 1 || rule_in<rotary::Default>(c)) return {};
+  auto values = unscaled(spec, spec.theta, spec.rotary_dim);
+  for (std::size_t i = 0; i < values.size(); i++) {
+    if (c.golden.exact.inv_freq[i] == 0) return {};
+    values[i] /= c.golden.exact.inv_freq[i];
+  }
+  return {with_frequencies(c, "plain frequency / frequency", std::move(values))};
+}
+
 Suspects degrees(const Case& c) {
   Suspects list = changed(c, "frequency times 180 / pi", [](double w) { return w * (180 / pi); });
   for (auto& other : changed(c, "frequency times pi / 180", [](double w) { return w * (pi / 180); })) list.push_back(std::move(other));
@@ -563,6 +593,7 @@ Suspects reversed(const Case& c) {
 constexpr Hypothesis table[] = {
     {"float32-product", "the float32 pipeline of transformers and most engines; compare with --numerics hf to hold values to it",
      float32_product},
+    {"float32-steps", "ggml makes frequencies from a float32 step theta^(-2/r), whose rounding grows with the pair", float32_steps},
     {"unscaled", "the scaling was dropped: its key was not read, or its type not known", unscaled_rule},
     {"theta-10000", "theta was not found where the reader looked, and 10000 taken for it", theta_10000},
     {"rope-parameters-ignored", "a reader that does not know rope_parameters takes theta 10000 and no scaling", parameters_ignored},
@@ -596,6 +627,7 @@ constexpr Hypothesis table[] = {
     {"periods", "MLX calls theta^(2i/r) freqs; they are periods", periods},
     {"wavelengths", "wavelengths taken for frequencies", wavelengths},
     {"turns", "frequencies in turns taken for radians", in_turns},
+    {"divisors", "GGUF's rope_freqs are divisors of the plain frequencies, 1 where nothing is scaled", divisors},
     {"degrees", "degrees and radians mixed", degrees},
     {"reversed", "the order of the pairs turned round", reversed},
 };

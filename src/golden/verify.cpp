@@ -304,11 +304,11 @@ std::vector<Suspect> suspects_of(const Hypothesis& hypothesis, const Case& subje
 bool alike(const Comparison& c, const GoldenNumbers& a, const GoldenNumbers& b) {
   if (a.inv_freq.size() != b.inv_freq.size()) return false;
   for (std::size_t i = 0; i < a.inv_freq.size(); i++) {
-    if (std::abs(a.inv_freq[i] - b.inv_freq[i]) > 1e-6 * a.inv_freq[i]) return false;
+    if (std::abs(a.inv_freq[i] - b.inv_freq[i]) > 1e-5 * a.inv_freq[i]) return false;
   }
   for (std::size_t at = 0; at < a.cos.size(); at++) {
     const double position = std::abs(static_cast<double>(c.golden.positions[c.rows[at / c.pairs()].golden]));
-    const double allowed = 2 * c.tolerance + 1e-6 * position * a.inv_freq[at % c.pairs()];
+    const double allowed = 2 * c.tolerance + 1e-5 * position * a.inv_freq[at % c.pairs()];
     if (std::abs(a.cos[at] - b.cos[at]) > allowed || std::abs(a.sin[at] - b.sin[at]) > allowed) return false;
   }
   return true;

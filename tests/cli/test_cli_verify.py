@@ -3,11 +3,14 @@
 from public bug reports. Every known mistake is made over several rules, and verify must name it."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy
 import pytest
 from rule_texts import rule
 
+ROOT = Path(__file__).parents[2]
 POSITIONS = numpy.array([0, 1, 2, 7, 100, 257, 1000, 1857, 4095, 8191, 16385, 32767, 131071, 1048575])
 
 
@@ -253,6 +256,8 @@ FREQUENCY_MISTAKES = [
     ("yarn", "periods", 1 / yarn(1e6, 128, 4, 32768), "1 / frequency"),
     ("default", "wavelengths", 2 * numpy.longdouble(numpy.pi) / base(500000, 128), "2 pi"),
     ("llama3", "turns", llama3(500000, 128, 8, 1, 4, 8192) / (2 * numpy.longdouble(numpy.pi)), "2 pi"),
+    ("llama3", "divisors", base(500000, 128) / llama3(500000, 128, 8, 1, 4, 8192), "plain frequency"),
+    ("longrope", "divisors", numpy.asarray(SHORT, numpy.longdouble), "plain frequency"),
     ("default", "degrees", base(500000, 128) * 180 / numpy.longdouble(numpy.pi), "180"),
     ("linear", "degrees", base(1e6, 256) / 8 * numpy.longdouble(numpy.pi) / 180, "180"),
     ("default", "reversed", base(500000, 128)[::-1], "slowest"),
@@ -333,6 +338,18 @@ def test_the_float32_product_is_named(golden, verify):
     assert table(w)[0, -1, 1] == pytest.approx(0.70395138063893129, abs=1e-7)
 
 
+def test_frequencies_from_a_float32_step_are_named(golden, verify):
+    """ggml: on the CPU each frequency from the one before, on a GPU as a power."""
+    step = base(500000, 128)[1].astype(numpy.float32)
+    iterated = numpy.cumprod(numpy.array([1, *[step] * 63], numpy.float32), dtype=numpy.float32)
+    powers = step.astype(numpy.float64) ** numpy.arange(64)
+    for w in (iterated, powers):
+        result = verify(float32_table(w), golden("default"), code=1)
+        assert names(result) == [["float32-steps"]]
+        scaled = w * (RULES["llama3"][2] / base(500000, 128)).astype(numpy.float32)
+        assert names(verify(float32_table(scaled), golden("llama3"), code=1)) == [["float32-steps"]]
+
+
 def test_clamped_and_cut_positions(golden, verify):
     w = RULES["yarn"][2]
     assert names(verify(table(w, numpy.minimum(POSITIONS, 32767)), golden("yarn"), code=1))[0] == ["clamped"]
@@ -372,11 +389,19 @@ def test_a_missing_magnitude_is_a_mistake_where_it_is_stated(golden, verify):
     assert names(verify(stated_twice, golden("yarn"), code=1)) == [["magnitude-twice"]]
 
 
-def test_a_stated_magnitude_that_was_ignored(gnomon, verify, tmp_path):
-    text = rule("yarn", theta=10000.0, head_dim=64, factor=64.0, original_max_position_embeddings=4096, attention_factor=1.0)
+@pytest.mark.parametrize(
+    ("stated", "seen", "mistake"),
+    [
+        ({"attention_factor": 1.0}, 1.41588830833597, "magnitude-implied"),  # T11
+        ({"mscale": 1.0, "mscale_all_dim": 1.0}, 1.41588830833597, "magnitude-implied"),  # T13
+        ({"attention_factor": 1.5}, 1.5 * 1.41588830833597, "magnitude-multiplied"),
+    ],
+)
+def test_a_stated_magnitude_that_was_ignored(stated, seen, mistake, gnomon, verify, tmp_path):
+    text = rule("yarn", theta=10000.0, head_dim=64, factor=64.0, original_max_position_embeddings=4096, **stated)
     gnomon("golden", "--rotary", text, "--out", "one.json", code=0)
-    values = table(yarn(10000, 64, 64, 4096), dtype=numpy.float64) * 1.41588830833597  # T11
-    assert names(verify(values, tmp_path / "one.json", code=1)) == [["magnitude-implied"]]
+    values = table(yarn(10000, 64, 64, 4096), dtype=numpy.float64) * seen
+    assert names(verify(values, tmp_path / "one.json", code=1)) == [[mistake]]
 
 
 def test_a_wrong_magnitude_beside_wrong_frequencies(golden, verify):
@@ -433,6 +458,14 @@ def test_a_shifted_key(gnomon, verify, tmp_path):
 
 
 # Surfaces.
+
+
+def test_every_known_mistake_is_made_here():
+    page = (ROOT / "docs/golden.md").read_text()
+    known = re.findall(r"^\| `([\w-]+)` \|", page.split("<!-- generated: mistakes -->")[1].split("<!-- end -->")[0], re.MULTILINE)
+    tests = Path(__file__).read_text()
+    assert len(known) > 40
+    assert [name for name in known if f'"{name}"' not in tests] == []
 
 
 def test_nothing_known_explains_noise(golden, verify):
