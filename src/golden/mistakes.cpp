@@ -201,12 +201,13 @@ std::pair<double, double> float32_angle(double position, double inv_freq) {
 
 Suspects float32_product(const Case& c) {
   const auto& golden = c.golden;
+  const auto* found = c.positions.empty() ? "frequencies made in float32" : "angles are one float32 product of position and frequency";
   Suspects list;
   for (const auto* made : {golden.hf ? &*golden.hf : nullptr, &golden.exact}) {
     if (made == nullptr) continue;
     auto values = made->inv_freq;
     for (auto& value : values) value = static_cast<float>(value);
-    list.push_back(suspect(c, "angles are one float32 product of position and frequency", golden.attention_factor, values, float32_angle));
+    list.push_back(suspect(c, found, golden.attention_factor, values, float32_angle));
   }
   return list;
 }

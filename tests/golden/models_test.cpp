@@ -111,8 +111,8 @@ TEST(Models, NoSetUpGivesTheNumbersOfAnother) {
   EXPECT_GE(told_apart, 60);
 }
 
-/// The rotary spec of one of the groups that hold the layers of a line's model, if its numbers are the line's.
-std::string difference_of_config(const json& model, const json& line) {
+/// What differs between a line and the group of a config that holds its layers; empty when nothing does.
+std::string difference_of_config(const json& model, const json& line) try {
   const auto read = gnomon::read_model(configs / model.at("config").get<std::string>());
   const int layer = model.at("layers").is_array() ? model.at("layers").front().get<int>() : 0;
   std::string found = "no group of layer " + std::to_string(layer) + " rotates";
@@ -122,6 +122,8 @@ std::string difference_of_config(const json& model, const json& line) {
     if (found.empty()) break;
   }
   return found;
+} catch (const gnomon::Error& error) {
+  return error.what();
 }
 
 TEST(Models, ConfigsAreReadAsTheirSetUps) {

@@ -56,6 +56,28 @@ def test_a_mistake_is_named():
     assert report["worst"]["pair"] == 17
 
 
+@pytest.mark.parametrize(
+    ("parameters", "mistakes"),
+    [
+        ({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}, ["float32-product"]),
+        ({"rope_type": "default"}, ["unscaled"]),
+        ({"rope_type": "default", "rope_theta": 10000.0}, ["rope-parameters-ignored"]),
+    ],
+)
+def test_values_of_transformers(parameters, mistakes):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    rule = gnomon.rotary.Llama3(factor=8, low_freq_factor=1, high_freq_factor=4, original_max_position_embeddings=8192)
+    golden = gnomon.golden(gnomon.RotarySpec(rule, theta=500000, head_dim=128))
+    parameters = {"rope_type": "llama3", "rope_theta": 500000.0} | parameters
+    config = transformers.LlamaConfig(head_dim=128, max_position_embeddings=131072, rope_parameters=parameters)
+    cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1, 1, 1), torch.tensor([golden.positions]))
+    report = gnomon.verify({"cos": cos[0].numpy(), "sin": sin[0].numpy()}, golden)
+    assert [mistake["mistake"] for mistake in report["explanations"][0]["mistakes"]] == mistakes
+
+
 def test_wrong_arguments_are_refused():
     golden = gnomon.golden(YARN)
     with pytest.raises(gnomon.Error, match="none of them"):
