@@ -249,15 +249,18 @@ std::optional<Mistake> magnitude_mistake_in(const Comparison& c, double expected
 
 // Explanations.
 
-/// A comparison at a bounded number of rows: the first, and others spread over the rest.
-Comparison at_few_rows(const Comparison& all) {
+/// A comparison at a bounded number of rows: the first, others spread over the rest, and the worst.
+Comparison at_few_rows(const Comparison& all, const std::optional<Deviation>& worst) {
   Comparison few = all;
   if (all.rows.size() <= most_rows_for_mistakes) return few;
   few.rows.clear();
-  for (std::size_t k = 0; k < most_rows_for_mistakes; k++) {
-    const std::size_t first = most_rows_for_mistakes / 2;
-    const std::size_t spread = first + (k - std::min(k, first)) * (all.rows.size() - 1 - first) / (most_rows_for_mistakes - 1 - first);
-    few.rows.push_back(all.rows[k < first ? k : spread]);
+  const std::size_t first = most_rows_for_mistakes / 2, last = most_rows_for_mistakes - 1;
+  for (std::size_t k = 0; k < first; k++) few.rows.push_back(all.rows[k]);
+  for (std::size_t k = first; k <= last; k++) {
+    few.rows.push_back(all.rows[first + (k - first) * (all.rows.size() - 1 - first) / (last - first)]);
+  }
+  for (const auto& row : all.rows) {
+    if (worst && worst->value != "inv_freq" && all.golden.positions[row.golden] == worst->position) few.rows.push_back(row);
   }
   return few;
 }
@@ -400,7 +403,7 @@ Finding look_at(const Comparison& c, const GoldenNumbers& right) {
     }
     if (residual.fits && finding.explanations.empty()) return finding;
   }
-  if (finding.explanations.empty()) finding.explanations = angle_explanations(at_few_rows(c), right);
+  if (finding.explanations.empty()) finding.explanations = angle_explanations(at_few_rows(c, finding.worst), right);
   if (layout) {
     for (auto& explanation : finding.explanations) explanation.mistakes.push_back(*layout);
   }
@@ -408,23 +411,38 @@ Finding look_at(const Comparison& c, const GoldenNumbers& right) {
   return finding;
 }
 
-void add_notes(Verification& result, const Comparison& c) {
-  if (!same_shape(c, c.golden.exact.inv_freq.size())) {
-    result.notes.push_back(fmt::format("the values have {} pairs, the golden file {}", c.pairs(), c.golden.exact.inv_freq.size()));
+/// What the first reading that is explained says, or the first of all.
+Finding finding_of(Comparison c, const std::vector<Reading>& readings, const GoldenNumbers& right) {
+  if (readings.empty()) return look_at(c, right);
+  std::optional<Finding> result;
+  for (const auto& reading : readings) {
+    c.reading = &reading;
+    c.magnitude = measured_magnitude(c);
+    auto finding = look_at(c, right);
+    if (!result) {
+      result = std::move(finding);
+    } else {
+      result->explanations = std::move(finding.explanations);
+    }
+    if (result->agrees || !result->explanations.empty()) break;
   }
-  if (c.values.rows > c.rows.size()) {
-    result.notes.push_back(
-        fmt::format("{} of {} rows are at positions that the golden file does not have", c.values.rows - c.rows.size(), c.values.rows));
-  }
-  const bool apart = c.reading != nullptr && !states_magnitude(c.values) && c.magnitude == 1;
-  if (apart && c.golden.attention_factor != 1) {
-    result.notes.push_back(fmt::format("cos and sin come without the magnitude {}, which belongs on them once", c.golden.attention_factor));
-  }
+  return *result;
 }
 
-}  // namespace
+std::vector<std::string> notes_on(const Comparison& c) {
+  std::vector<std::string> notes;
+  const std::size_t pairs = c.golden.exact.inv_freq.size(), left_out = c.values.rows - c.rows.size();
+  if (!same_shape(c, pairs)) notes.push_back(fmt::format("the values have {} pairs, the golden file {}", c.pairs(), pairs));
+  if (left_out > 0)
+    notes.push_back(fmt::format("{} of {} rows are at positions that the golden file does not have", left_out, c.values.rows));
+  const double magnitude = c.golden.attention_factor;
+  if (magnitude != 1 && c.reading != nullptr && !states_magnitude(c.values) && measured_magnitude(c) == 1) {
+    notes.push_back(fmt::format("cos and sin come without the magnitude {}, which belongs on them once", magnitude));
+  }
+  return notes;
+}
 
-Verification verify(const Values& values, const Golden& golden, Numerics numerics, std::optional<double> tolerance) {
+void check_arguments(const Values& values, const Golden& golden, Numerics numerics, std::optional<double> tolerance) {
   if (values.inv_freq.empty() && values.cos.empty() && values.rotated.empty()) {
     throw Error(ErrorCode::invalid_argument, "values: expected inv_freq, cos and sin, or input and rotated; got none of them");
   }
@@ -432,33 +450,31 @@ Verification verify(const Values& values, const Golden& golden, Numerics numeric
     throw Error(ErrorCode::unsupported, "numerics: the golden file has no hf numbers; transformers has no such rule");
   }
   if (tolerance && !(*tolerance > 0)) throw Error(ErrorCode::invalid_argument, "tolerance: expected a positive number");
+}
+
+}  // namespace
+
+Verification verify(const Values& values, const Golden& golden, Numerics numerics, std::optional<double> tolerance) {
+  check_arguments(values, golden, numerics, tolerance);
   const auto readings = readings_of(values, golden);
-  const auto rows = readings.empty() ? std::vector<Row>{} : matching_rows(values, golden);
   const bool vectors = !values.rotated.empty();
   const Precision precision = precision_of(vectors ? values.rotated : readings.empty() ? values.inv_freq : values.cos);
+  Comparison c{values, golden, readings.empty() ? nullptr : &readings.front(), matching_rows(values, golden)};
+  c.angle = precision.angle;
   // A rotated vector has two products and a sum, and is divided by its length; frequencies are never 16-bit numbers.
-  const double of_values = tolerance.value_or(precision.tolerance * (vectors ? 4 : 1));
-  const double of_frequencies =
-      tolerance.value_or(values.inv_freq.empty() ? 0 : std::min(precision_of(values.inv_freq).tolerance, 0x1p-22));
+  c.tolerance = tolerance.value_or(precision.tolerance * (vectors ? 4 : 1));
+  c.frequency_tolerance = tolerance.value_or(values.inv_freq.empty() ? 0 : std::min(precision_of(values.inv_freq).tolerance, 0x1p-22));
 
+  auto finding = finding_of(c, readings, numerics == Numerics::hf ? *golden.hf : golden.exact);
   Verification result;
-  result.numerics = numerics, result.precision = precision.name, result.positions = rows.size();
-  result.tolerance = readings.empty() ? of_frequencies : of_values;
-  const GoldenNumbers& right = numerics == Numerics::hf ? *golden.hf : golden.exact;
-  const auto look = [&](const Reading* reading) {
-    Comparison c{values, golden, reading, rows, 1, of_values, precision.angle, of_frequencies};
-    if (reading != nullptr) c.magnitude = measured_magnitude(c);
-    auto finding = look_at(c, right);
-    const bool better = finding.agrees || (result.explanations.empty() && !finding.explanations.empty());
-    if (reading != nullptr && reading != &readings.front() && !better) return;
-    result.agrees = finding.agrees;
-    if (reading == nullptr || reading == &readings.front()) result.worst = finding.worst, add_notes(result, c);
-    result.explanations = std::move(finding.explanations);
-  };
-  if (readings.empty()) look(nullptr);
-  for (const auto& reading : readings) {
-    if (!result.agrees) look(&reading);
-  }
+  result.agrees = finding.agrees;
+  result.numerics = numerics;
+  result.precision = precision.name;
+  result.tolerance = readings.empty() ? c.frequency_tolerance : c.tolerance;
+  result.positions = c.rows.size();
+  result.worst = std::move(finding.worst);
+  result.explanations = std::move(finding.explanations);
+  result.notes = notes_on(c);
   return result;
 }
 

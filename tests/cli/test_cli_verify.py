@@ -475,6 +475,16 @@ def test_nothing_known_explains_noise(golden, verify):
     assert result["worst"]["value"] in ("cos", "sin")
 
 
+def test_one_wrong_value_in_a_long_table_is_seen_and_not_explained(golden, verify):
+    values = table(RULES["default"][2], range(300))
+    path = golden("default", "--positions", "0:300")
+    assert verify(values, path, code=0)["positions"] == 300
+    values[1, 201, 5] += 0.01
+    result = verify(values, path, code=1)
+    assert (result["worst"]["value"], result["worst"]["position"], result["worst"]["pair"]) == ("sin", 201, 5)
+    assert result["explanations"] == []
+
+
 def test_for_people(gnomon, golden, tmp_path):
     numpy.save(tmp_path / "rope.npy", table(base(10000, 128)))
     out = gnomon("verify", "rope.npy", "--golden", golden("default"), code=1).out
