@@ -18,11 +18,12 @@ namespace {
 
 constexpr std::size_t most_rows_for_mistakes = 32;
 
-/// How exactly values are given, and by how much of itself an angle may be off under any hypothesis: engines multiply in float32 (in
-/// double where the values are doubles) and make powers that are not correctly rounded.
+/// How exactly values are given.
 struct Precision {
   std::string name;
-  double tolerance, angle;
+  double tolerance;  ///< of cos and sin
+  double frequency;  ///< relative, of frequencies, which nobody stores in 16 bits on purpose
+  double angle;      ///< by how much of itself an angle may be off under any hypothesis: engines multiply in float32, or in double
 };
 constexpr double float32_angle = 0x1p-22, double_angle = 0x1p-50;
 
@@ -40,17 +41,19 @@ bool all_are(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double value) { return static_cast<double>(widen(round<Type>(value))) == value; });
 }
 
-/// The narrowest type that holds all the values; for decimals, their digits.
+/// The narrowest type that holds all the values; for decimals of few digits, what those leave open, but little: a short list of round
+/// numbers has few digits, too.
 Precision precision_of(std::span<const double> values) {
-  if (all_are<Bf16>(values)) return {"bf16", 0x1p-7, float32_angle};
-  if (all_are<F16>(values)) return {"f16", 0x1p-10, float32_angle};
-  if (all_are<float>(values)) return {"f32", 0x1p-23, float32_angle};
+  if (all_are<Bf16>(values)) return {"bf16", 0x1p-7, 0x1p-22, float32_angle};
+  if (all_are<F16>(values)) return {"f16", 0x1p-10, 0x1p-22, float32_angle};
+  if (all_are<float>(values)) return {"f32", 0x1p-23, 0x1p-22, float32_angle};
   int digits = 0;
   for (const double value : values) {
     digits = std::max(digits, digits_of(value));
-    if (digits > 9) return {"f64", 1e-12, double_angle};
+    if (digits > 9) return {"f64", 1e-12, 1e-12, double_angle};
   }
-  return {fmt::format("{} digits", digits), std::max(0x1p-23, std::pow(10, -digits)), float32_angle};
+  const double open = std::clamp(5 * std::pow(10, -digits), 0x1p-22, 5e-5);
+  return {fmt::format("{} digits", digits), open, open, float32_angle};
 }
 
 /// Values as cos and sin of (row, pair), magnitude and all, under one layout.
@@ -461,9 +464,9 @@ Verification verify(const Values& values, const Golden& golden, Numerics numeric
   const Precision precision = precision_of(vectors ? values.rotated : readings.empty() ? values.inv_freq : values.cos);
   Comparison c{values, golden, readings.empty() ? nullptr : &readings.front(), matching_rows(values, golden)};
   c.angle = precision.angle;
-  // A rotated vector has two products and a sum, and is divided by its length; frequencies are never 16-bit numbers.
+  // A rotated vector has two products and a sum, and is divided by its length.
   c.tolerance = tolerance.value_or(precision.tolerance * (vectors ? 4 : 1));
-  c.frequency_tolerance = tolerance.value_or(values.inv_freq.empty() ? 0 : std::min(precision_of(values.inv_freq).tolerance, 0x1p-22));
+  c.frequency_tolerance = tolerance.value_or(values.inv_freq.empty() ? 0 : precision_of(values.inv_freq).frequency);
 
   auto finding = finding_of(c, readings, numerics == Numerics::hf ? *golden.hf : golden.exact);
   Verification result;

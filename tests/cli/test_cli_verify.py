@@ -163,6 +163,7 @@ def test_right_values_agree_in_every_form(name, golden, verify):
     assert verify(bf16(table(w)).astype(numpy.float32), path)["precision"] == "bf16"
     assert verify({"inv_freq": w}, path)["agrees"]
     assert verify([float(f"{x:.9g}") for x in w], path, code=0)["agrees"]
+    assert verify([float(f"{x:.5g}") for x in w], path, code=0)["tolerance"] <= 5e-5
     assert verify((table(w) * magnitude).astype(numpy.float32), path, code=0), "with the magnitude on them"
     assert verify({"cos": doubles[0], "sin": doubles[1], "attention_factor": float(magnitude)}, path)["agrees"]
     half_split = numpy.concatenate([table(w), table(w)], axis=2)
@@ -473,6 +474,13 @@ def test_nothing_known_explains_noise(golden, verify):
     result = verify(noise, golden("default"), code=1)
     assert result["explanations"] == []
     assert result["worst"]["value"] in ("cos", "sin")
+
+
+def test_a_short_list_of_round_numbers_is_still_held_to_them(gnomon, verify, tmp_path):
+    gnomon("golden", "--rotary", rule(theta=10000.0, head_dim=8), "--out", "eight.json", code=0)
+    assert verify([1, 0.1, 0.01, 0.001], tmp_path / "eight.json", code=0)["precision"] == "1 digits"
+    assert not verify([1, 0.1, 0.01, 0.0011], tmp_path / "eight.json", code=1)["agrees"]
+    assert names(verify([1, 0.2, 0.04, 0.008], tmp_path / "eight.json", code=1)) == [["theta"]]
 
 
 def test_one_wrong_value_in_a_long_table_is_seen_and_not_explained(golden, verify):
