@@ -477,7 +477,7 @@ Suspects theta_and_divided(const Case& c) {
       for (auto& value : values) value /= s.value;
       const auto found = fmt::format("theta {}, every frequency divided by {}", base.value, s.value);
       list.push_back(suspect(c, found, 1, std::move(values)));
-      list.back().digits = std::max(s.digits, base.digits);
+      list.back().digits = 3 + std::max(s.digits, base.digits);  // two parameters are less simple than one
     }
   }
   return list;

@@ -320,8 +320,8 @@ bool alike(const Comparison& c, const GoldenNumbers& a, const GoldenNumbers& b) 
   return true;
 }
 
-/// How simple a hypothesis is: 0 without a fitted parameter, 1 with a round one, 2 with any other.
-int rank(const Suspect& suspect) { return suspect.digits == 0 ? 0 : suspect.digits <= 3 ? 1 : 2; }
+/// How far from simple a hypothesis is: 0 without a fitted parameter, 1 with a round one, 2 and 3 with others.
+int rank(const Suspect& suspect) { return suspect.digits == 0 ? 0 : suspect.digits <= 3 ? 1 : suspect.digits <= 6 ? 2 : 3; }
 
 struct Fit {
   std::string_view name, cause;
