@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gnomon, the command line. Exit codes: 0; 1 for doubts (inspect, check), differences (compare) and checks that fail (check-order); 2 for
-// wrong use, unreadable input and numbers that cannot be made.
+// gnomon, the command line. Exit codes: 0; 1 for doubts (inspect, check), differences (compare, verify, positions --check) and checks that
+// fail (check-order); 2 for wrong use, unreadable input and numbers that cannot be made.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -15,8 +15,9 @@ namespace {
 
 constexpr int failure = 2;
 
-constexpr Verb (*built_in[])(CLI::App&) = {add_list,      add_explain,     add_inspect, add_check,   add_compare,    add_freqs, add_table,
-                                           add_positions, add_check_order, add_bench,   add_version, add_completion, add_help};
+constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect, add_check,      add_compare,
+                                           add_golden,      add_verify,  add_freqs,   add_table,      add_positions,
+                                           add_check_order, add_bench,   add_version, add_completion, add_help};
 
 std::string root_footer() {
   std::string text = "From the Python package:\n";
@@ -32,8 +33,9 @@ std::string root_footer() {
          "  gnomon table config.json --positions 0:8192 --out rope.npy\n"
          "  gnomon eval model.gguf --text book.txt --method none --method yarn:4\n"
          "\nA rule is named by a model's path, an object '{\"rule\": …}' or a file @FILE with one. gnomon VERB --help tells more.\n"
-         "Exit codes: 0; 1 when inspect or check has doubts, compare a difference, or check-order fails; 2 for wrong use, unreadable "
-         "input, and numbers that cannot be "
+         "Exit codes: 0; 1 for doubts (inspect, check), differences (compare, verify, positions --check) and checks that fail "
+         "(check-order);\n"
+         "2 for wrong use, unreadable input, and numbers that cannot be "
          "made.";
 }
 

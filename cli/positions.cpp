@@ -83,9 +83,9 @@ PositionList::PositionList(std::string_view text) {
 }
 
 std::vector<std::int64_t> PositionList::integers() const {
-  constexpr std::size_t most = 100000;
-  if (size() > most) throw Misuse(fmt::format("--positions: expected at most {}, got {}", most, size()));
-  if (std::holds_alternative<Reals>(all_)) throw Misuse("--positions: expected integers here, got a real number");
+  constexpr std::size_t most = std::size_t{1} << 24;
+  if (size() > most) throw Misuse(fmt::format("--positions: {} of them; at most {} are taken here", size(), most));
+  if (std::holds_alternative<Reals>(all_)) throw Misuse("--positions: expected integers, got real numbers");
   const auto* range = std::get_if<Range>(&all_);
   if (range == nullptr) return integers_;
   std::vector<std::int64_t> result;

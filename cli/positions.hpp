@@ -21,7 +21,7 @@ class PositionList {
 
   std::size_t size() const { return count(all_); }
   const Positions& all() const { return all_; }
-  /// All of them as integers. Throws Misuse where one is real or there are more than 100,000.
+  /// All of them. Throws Misuse for real ones and for more than 2^24.
   std::vector<std::int64_t> integers() const;
   /// `number` of them from `first` on.
   Positions part(std::size_t first, std::size_t number) const;

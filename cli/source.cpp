@@ -85,6 +85,8 @@ void RotarySource::add_to(CLI::App& app) {
 
 bool RotarySource::given() const { return path_option_->count() + rotary_option_->count() + layer_option_->count() > 0; }
 
+std::string RotarySource::name() const { return (path_.empty() ? rotary_ : path_) + (layer() ? fmt::format(", layer {}", *layer()) : ""); }
+
 RotarySpec RotarySource::read() const {
   if (path_.empty() == rotary_.empty()) {
     throw Misuse(path_.empty() ? "a rule is needed: give a model's path, or --rotary '{…}'"

@@ -18,6 +18,9 @@ class RotarySource {
   /// Whether any of the three was given, for verbs that can do without a rule.
   bool given() const;
 
+  /// What was named, for people: a path with its layer, or the rule object itself.
+  std::string name() const;
+
   /// The spec that was named. A text that begins with `{` is a rule object, `@FILE` a file with one (`@-`: standard input), anything
   /// else the path of a model. Warnings about a model go to standard error. Throws Misuse or Error.
   RotarySpec read() const;

@@ -24,7 +24,8 @@
 #include "gnomon/layout.hpp"
 #include "gnomon/rotate.hpp"
 
-// ⑤ files: from a checkpoint to the set-up of each layer; analysis: what encodings do, on small numbers
+// ⑤ files: from a checkpoint to the set-up of each layer; analysis: what encodings do, on small numbers; golden files
 #include "gnomon/analysis.hpp"
 #include "gnomon/compare.hpp"
+#include "gnomon/golden.hpp"
 #include "gnomon/model.hpp"

@@ -16,4 +16,5 @@ NB_MODULE(_core, module) {
   bind_layout(module);
   bind_model(module);
   bind_compare(module);
+  bind_golden(module);
 }

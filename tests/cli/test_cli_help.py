@@ -9,7 +9,22 @@ import subprocess
 import pytest
 from rule_texts import DEFAULT
 
-VERBS = ["list", "explain", "inspect", "check", "compare", "freqs", "table", "positions", "check-order", "version", "completion", "help"]
+VERBS = [
+    "list",
+    "explain",
+    "inspect",
+    "check",
+    "compare",
+    "golden",
+    "verify",
+    "freqs",
+    "table",
+    "positions",
+    "check-order",
+    "version",
+    "completion",
+    "help",
+]
 
 
 def test_the_help_of_the_program(gnomon):
@@ -54,7 +69,7 @@ def test_completion_scripts_parse(gnomon, shell, tmp_path):
 @pytest.mark.parametrize(
     ("words", "completions"),
     [
-        (["ver"], ["version"]),
+        (["ver"], ["verify", "version"]),
         (["e"], ["explain", "eval"]),
         (["--v"], ["--version"]),
         (["explain", "ya"], ["yarn"]),

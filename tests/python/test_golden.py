@@ -6,12 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tools" / "make-golden"
+MODEL_SCRIPT = ROOT / "tools" / "make-model-golden"
 
 
-def test_committed_numbers_are_computed_again():
-    done = subprocess.run([sys.executable, SCRIPT, "--check"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("script", [SCRIPT, MODEL_SCRIPT], ids=lambda script: script.name)
+def test_committed_numbers_are_computed_again(script):
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -21,9 +25,10 @@ def test_manifest_lists_what_the_script_makes():
     assert sorted(f"{name}.json" for name in names) == sorted(listed)
 
 
-def test_script_imports_nothing_of_gnomon():
+@pytest.mark.parametrize("script", [SCRIPT, MODEL_SCRIPT], ids=lambda script: script.name)
+def test_script_imports_nothing_of_gnomon(script):
     imported = set()
-    for node in ast.walk(ast.parse(SCRIPT.read_text())):
+    for node in ast.walk(ast.parse(script.read_text())):
         if isinstance(node, ast.Import):
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

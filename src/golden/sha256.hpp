@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 (FIPS 180-4), for the manifest of golden files.
+// SHA-256 (FIPS 180-4), for golden files and the manifest of the tests.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <string>
 
-namespace testing_support {
+namespace gnomon {
 
 inline std::string sha256(std::string data) {
   // Fractional parts of the cube roots of the first 64 primes, and below of the square roots of the first 8.
@@ -49,4 +49,4 @@ inline std::string sha256(std::string data) {
   return hex;
 }
 
-}  // namespace testing_support
+}  // namespace gnomon
