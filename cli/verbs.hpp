@@ -21,6 +21,8 @@ Verb add_explain(CLI::App& root);
 Verb add_inspect(CLI::App& root);
 Verb add_freqs(CLI::App& root);
 Verb add_table(CLI::App& root);
+Verb add_analyze(CLI::App& root);
+Verb add_extend(CLI::App& root);
 Verb add_check_order(CLI::App& root);
 Verb add_bench(CLI::App& root);
 Verb add_version(CLI::App& root);

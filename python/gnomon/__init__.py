@@ -25,6 +25,7 @@ from gnomon._core import (
     __version__,
     absolute,
     add_positions,
+    analysis,
     convert_layout,
     embed_tokens,
     embedding_table,
@@ -54,6 +55,7 @@ __all__ = [
     "__version__",
     "absolute",
     "add_positions",
+    "analysis",
     "convert_layout",
     "embed_tokens",
     "embedding_table",
@@ -72,3 +74,4 @@ __all__ = [
 # A submodule of an extension is an attribute only; this makes `from gnomon.rotary import Yarn` work too.
 sys.modules["gnomon.rotary"] = rotary
 sys.modules["gnomon.absolute"] = absolute
+sys.modules["gnomon.analysis"] = analysis

@@ -77,12 +77,20 @@ void check(const Training& training, std::int64_t to) {
 
 }  // namespace
 
+Training training_of(const Model& model, std::optional<int> layer) {
+  const RotarySpec spec = rotary_of(model, layer);
+  const auto original = model.original ? model.original : model.declared;
+  if (!original) throw Error(ErrorCode::invalid_argument, "the model does not state the length it was trained at");
+  const auto reached = model.derived ? model.derived : model.declared;
+  return {spec, std::max(*original, reached.value_or(*original)), *original};
+}
+
 ExtensionReport extend(const Training& training, std::int64_t to) {
   check(training, to);
   const Frequencies trained = frequencies(training.spec, Numerics::exact, training.length);
   ExtensionReport report{training, to, pairs_with_a_turn(trained, training.length), {}, {}, {}};
   if (training.spec.theta > 1) report.critical_base = critical_base(training.spec.theta, training.original, to);
-  if (to <= longest_base_bound) report.smallest_base = smallest_base(training.spec.rotary_dim, to);
+  if (to <= quick_base_bound) report.smallest_base = smallest_base(training.spec.rotary_dim, to);
   for (auto& method : methods_to_try(training, to, report.pairs_with_a_turn)) {
     try {
       report.extensions.push_back(extension(training, to, trained, std::move(method)));

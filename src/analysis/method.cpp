@@ -20,12 +20,12 @@ struct Arguments {
 
   std::int64_t original() const {
     if (length) return *length;
-    throw Error(ErrorCode::invalid_argument, fmt::format("method {} needs the trained length, which is not known", method));
+    throw Error(ErrorCode::invalid_argument, fmt::format("method '{}' needs the trained length, which is not known", method));
   }
 };
 
 [[noreturn]] void refuse(const Arguments& given) {
-  throw Error(ErrorCode::unsupported, fmt::format("method {} cannot take the place of the rule {}{}", given.method,
+  throw Error(ErrorCode::unsupported, fmt::format("method '{}' cannot take the place of the rule {}{}", given.method,
                                                   rule_name(given.spec.rule), given.spec.axes > 1 ? " with several axes" : ""));
 }
 
@@ -119,14 +119,14 @@ RotarySpec with_method(const RotarySpec& spec, std::string_view method, std::opt
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     const bool base = family.argument == "BASE", read = error == std::errc() && end == digits.data() + digits.size();
     if (!read || !std::isfinite(number) || !(base ? number > 1 : number >= 1)) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("method \"{}\": expected {}:{} with a number {}, got \"{}\"", method, family.name,
+      throw Error(ErrorCode::invalid_argument, fmt::format("method '{}': expected {}:{} with a number {}, got '{}'", method, family.name,
                                                            family.argument, base ? "above 1" : "of at least 1", digits));
     }
     const RotarySpec result = family.make({spec, method, number, original});
     validate(result);
     return result;
   }
-  throw Error(ErrorCode::invalid_argument, fmt::format("method \"{}\" is not known; known: {}", method, known_methods()));
+  throw Error(ErrorCode::invalid_argument, fmt::format("unknown method '{}'; known: {}", method, known_methods()));
 }
 
 }  // namespace gnomon

@@ -72,8 +72,8 @@ class Angles {
   /// A position below which no error reaches angle_limit: each of three roundings is relative.
   std::int64_t harmless_before() const {
     if (!pipeline_.angle) return std::numeric_limits<std::int64_t>::max();
-    const double unit = std::ldexp(1, -digits(pipeline_.frequency)) + std::ldexp(1, -digits(pipeline_.position)) +
-                        std::ldexp(1, -digits(*pipeline_.angle));
+    const double unit =
+        std::ldexp(1, -digits(pipeline_.frequency)) + std::ldexp(1, -digits(pipeline_.position)) + std::ldexp(1, -digits(*pipeline_.angle));
     const double fastest = *std::max_element(exact_.begin(), exact_.end());
     return fastest > 0 ? static_cast<std::int64_t>(std::min(angle_limit / (2 * unit * fastest), 0x1p33)) : max_position;
   }

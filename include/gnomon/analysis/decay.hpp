@@ -15,7 +15,8 @@ namespace gnomon {
 double mean_cosine(const Frequencies& frequencies, std::int64_t distance);
 
 /// Mean over j of |S_j|, S_j = Σ_{i<j} exp(√-1 * distance * inv_freq[i]), j = 1 … pairs: what bounds a score at that distance, up to how
-/// unlike neighbouring pairs are. (pairs + 1) / 2 at distance 0. Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.4.3, figure 2.
+/// unlike neighbouring pairs are. (pairs + 1) / 2 at distance 0. Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.4.3,
+/// figure 2.
 double decay_bound(const Frequencies& frequencies, std::int64_t distance);
 
 /// The first distance from 1 to `farthest` at which mean_cosine is negative, so that a similar key scores below a random one; nothing

@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "gnomon/analysis/base_bound.hpp"
+#include "gnomon/analysis/decay.hpp"
 #include "gnomon/analysis/method.hpp"
+#include "gnomon/model.hpp"
 #include "gnomon/spec.hpp"
 
 namespace gnomon {
@@ -18,6 +21,11 @@ struct Training {
   std::int64_t length = 0;    ///< the longest it saw with this spec
   std::int64_t original = 0;  ///< the length before any scaling, from which factors count; the same where there was none
 };
+
+/// Of a model's layer, or of its only rotary group. Factors count from the original length the files state, else from the declared one;
+/// with a scaling the model is taken as trained up to the length that it implies. Throws Error(invalid_argument) when no length is stated,
+/// and what rotary_of() throws.
+Training training_of(const Model& model, std::optional<int> layer = std::nullopt);
 
 /// One way to run a model at another length.
 struct Extension {
@@ -43,10 +51,10 @@ struct Extension {
 struct ExtensionReport {
   Training training;
   std::int64_t to = 0;
-  int pairs_with_a_turn = 0;             ///< in training
-  std::optional<double> critical_base;   ///< for tuning at the new length; for rules with a base above 1
-  std::optional<double> smallest_base;   ///< smallest_base() for the new length, where it was looked for: up to longest_base_bound
-  std::vector<Extension> extensions;     ///< `none` first
+  int pairs_with_a_turn = 0;            ///< in training
+  std::optional<double> critical_base;  ///< for tuning at the new length; for rules with a base above 1
+  std::optional<double> smallest_base;  ///< smallest_base() for the new length, where it is found at once: up to quick_base_bound
+  std::vector<Extension> extensions;    ///< `none` first
 };
 
 /// Every method that applies, with a factor of to / original; theta with the base whose extrapolation_limit is `to`. Throws

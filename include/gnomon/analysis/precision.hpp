@@ -39,10 +39,10 @@ struct Precision {
   double worst = 0;  ///< largest error of an angle in the range, in radians; π, which is any angle, ends the search
   std::int64_t worst_position = 0;
   int worst_pair = 0;
-  std::optional<std::int64_t> wrong_from;  ///< the first position, from the range's start on, with an angle wrong by more than angle_limit
-  std::int64_t searched = 0;               ///< the position up to which wrong_from was looked for
-  double table_error = 0;                  ///< what the rounding of cos and sin alone adds at most
-  std::int64_t distinct = 0;               ///< positions of the range that are still different after rounding
+  std::optional<std::int64_t> wrong_from;   ///< the first position, from the range's start on, with an angle wrong by more than angle_limit
+  std::int64_t searched = 0;                ///< the position up to which wrong_from was looked for
+  double table_error = 0;                   ///< what the rounding of cos and sin alone adds at most
+  std::int64_t distinct = 0;                ///< positions of the range that are still different after rounding
   std::optional<std::int64_t> merged_from;  ///< the first position p, from the range's start on, that becomes the same number as p + 1
 };
 
@@ -56,7 +56,8 @@ inline constexpr std::int64_t most_precise = std::int64_t{1} << 22;
 /// A position as a number of that type; infinite beyond its range.
 double rounded_position(std::int64_t position, DType dtype);
 
-/// How many different numbers the positions of a range with step 1 become in a type. Throws as precision(), without a bound on their number.
+/// How many different numbers the positions of a range with step 1 become in a type. Throws as precision(), without a bound on their
+/// number.
 std::int64_t distinct_positions(const Range& positions, DType dtype);
 
 }  // namespace gnomon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ⑤ Which channels saw a full turn in training, and how far that lets a base reach. Source of all: Liu et al. 2023, Scaling Laws of
-// RoPE-based Extrapolation, arXiv:2310.05209, theorems 1 and 2. Widths are rotary widths. Each function throws Error(invalid_argument) for a
-// base not above 1, a rotary_dim that is odd or below 2, a dimension that is not within it, and lengths below 7, in which nothing turns.
+// RoPE-based Extrapolation, arXiv:2310.05209, theorems 1 and 2. Widths are rotary widths. Each function throws Error(invalid_argument) for
+// a base not above 1, a rotary_dim that is odd or below 2, a dimension that is not within it, and lengths below 7, in which nothing turns.
 #pragma once
 
 #include <cstdint>
