@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from rule_texts import DEFAULT
 
-VERBS = ["list", "explain", "inspect", "freqs", "table", "check-order", "version", "completion", "help"]
+VERBS = ["list", "explain", "inspect", "freqs", "table", "analyze", "extend", "check-order", "version", "completion", "help"]
 
 
 def test_the_help_of_the_program(gnomon):
@@ -55,7 +55,7 @@ def test_completion_scripts_parse(gnomon, shell, tmp_path):
     ("words", "completions"),
     [
         (["ver"], ["version"]),
-        (["e"], ["explain", "eval"]),
+        (["e"], ["explain", "extend", "eval"]),
         (["--v"], ["--version"]),
         (["explain", "ya"], ["yarn"]),
         (["explain", "theta-c"], ["theta-conflict"]),
