@@ -203,26 +203,36 @@ void print_aliases(Output& out, const Analysis& analysis) {
 
 std::string error_text(double error) { return error == 0 ? "none" : error >= 3.14 ? "any angle" : fmt::format("{:.1e}", error); }
 
+/// "1.0 M", "65 000".
+std::string far(std::int64_t position) {
+  return position < 1'000'000 ? grouped(static_cast<double>(position)) : fmt::format("{:.1f} M", static_cast<double>(position) / 1e6);
+}
+
 void print_precision(Output& out, const Analysis& analysis) {
-  const auto [start, stop, step] = analysis.positions;
+  const auto& positions = analysis.positions;
   out.write("\n");
   labelled(out, "precision",
-           fmt::format("how far angles are off at positions {} to {}, in radians, by the types on the way to them", start, stop - 1));
-  out.print("{}\n", styled(Style::label, fmt::format("{:<12}{:<18}{:>10}{:>16}{:>20}{:>11}   {}", "", "rounded to", "worst", "wrong from",
-                                                     "different positions", "cos, sin", "used by")));
+           fmt::format("errors of angles at positions {} to {}, in radians, by the types that numbers are rounded to on the way",
+                       positions.start, positions.stop - 1));
+  out.print("{}\n", styled(Style::label, fmt::format("  {:<16}{:>10}{:>12}{:>10}{:>10}  {}", "way", "worst", "wrong from", "distinct",
+                                                     "cos, sin", "used by")));
   for (const auto& one : analysis.pipelines) {
-    const std::string wrong = one.wrong_from ? fmt::format("{}", *one.wrong_from) : fmt::format("> {}", one.searched);
-    out.print("{:<12}{:<18}{:>10}{:>16}{:>20}{:>11}   {}\n", "", one.pipeline.name, error_text(one.worst),
-              one.pipeline.angle ? wrong : "never", fmt::format("{} of {}", one.distinct, stop - start),
-              fmt::format("{:.1e}", one.table_error), one.pipeline.used_by);
+    const std::string wrong = !one.pipeline.angle ? "never"
+                              : one.wrong_from    ? fmt::format("{}", *one.wrong_from)
+                                                  : "> " + far(one.searched);
+    out.print("  {:<16}{:>10}{:>12}{:>10}{:>10.0e}  {}\n", one.pipeline.name, error_text(one.worst), wrong, one.distinct, one.table_error,
+              one.pipeline.used_by);
   }
   labelled(out, "",
-           fmt::format("Wrong: off by more than {} rad. The last number is what the type of cos and sin itself adds.", angle_limit));
+           fmt::format("Wrong: an angle is off by more than {} rad. Distinct: positions still told apart. The error under cos, sin "
+                       "is what their own type adds.",
+                       angle_limit));
   const auto coarse = std::find_if(analysis.pipelines.begin(), analysis.pipelines.end(),
                                    [](const Precision& one) { return one.pipeline.position == DType::bf16; });
-  if (coarse != analysis.pipelines.end() && coarse->merged_from) {
-    labelled(out, "", fmt::format("A cast of positions to bf16 makes {} and {} the same.", *coarse->merged_from, *coarse->merged_from + 1));
-  }
+  if (coarse == analysis.pipelines.end() || !coarse->merged_from) return;
+  labelled(out, "",
+           fmt::format("A cast of positions to bf16 leaves {} of {}; {} and {} are the first to become one.", coarse->distinct,
+                       positions.stop - positions.start, *coarse->merged_from, *coarse->merged_from + 1));
 }
 
 void print_people(Output& out, const Analysis& analysis) {

@@ -113,7 +113,9 @@ void print_legend(Output& out) {
 
 void print_rules(Output& out, const ExtensionReport& report) {
   for (const auto& one : report.extensions) {
-    out.print("\n{}  {}\n", styled(Style::label, one.method), method_advice(one.method));
+    const double magnitude = effective_attention_factor(one.spec);
+    const std::string scores = magnitude == 1 ? "" : fmt::format("; all scores x {:.4g}, short texts included", magnitude * magnitude);
+    out.print("\n{}  {}{}\n", styled(Style::label, one.method), method_advice(one.method), scores);
     out.print("  {}\n", printable(to_json(one.spec)));
   }
 }

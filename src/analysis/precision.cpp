@@ -16,14 +16,14 @@ namespace gnomon {
 namespace {
 
 constexpr Pipeline pipelines[] = {
-    {"exact", DType::f64, DType::f64, std::nullopt, DType::f32, "gnomon: the angle is never rounded"},
+    {"exact", DType::f64, DType::f64, std::nullopt, DType::f32, "gnomon: angles are never rounded"},
     {"f64", DType::f64, DType::f64, DType::f64, DType::f32, "diffusers (Flux, Wan)"},
-    {"f32", DType::f32, DType::f32, DType::f32, DType::f32, "most engines: ggml, SGLang, torchtune, Llama 4 in transformers"},
-    {"f32, table bf16", DType::f32, DType::f32, DType::f32, DType::bf16, "transformers and vLLM with a bf16 model"},
-    {"f32, table f16", DType::f32, DType::f32, DType::f32, DType::f16, "the same with an f16 model"},
-    {"position bf16", DType::f32, DType::bf16, DType::f32, DType::f32, "position ids made in the type of the activations"},
-    {"angle bf16", DType::bf16, DType::bf16, DType::bf16, DType::bf16, "an outer product under autocast to bf16"},
-    {"angle f16", DType::f16, DType::f16, DType::f16, DType::f16, "the same to f16, or .half() on the frequencies"},
+    {"f32", DType::f32, DType::f32, DType::f32, DType::f32, "ggml, SGLang, torchtune, Llama 4"},
+    {"f32, table bf16", DType::f32, DType::f32, DType::f32, DType::bf16, "transformers, vLLM: bf16 models"},
+    {"f32, table f16", DType::f32, DType::f32, DType::f32, DType::f16, "the same: f16 models"},
+    {"position bf16", DType::f32, DType::bf16, DType::f32, DType::f32, "position ids in the activations' type"},
+    {"angle bf16", DType::bf16, DType::bf16, DType::bf16, DType::bf16, "an outer product under autocast"},
+    {"angle f16", DType::f16, DType::f16, DType::f16, DType::f16, "the same, or .half() on frequencies"},
 };
 
 constexpr std::int64_t search = std::int64_t{1} << 20;  // how far from the start of a range an angle is looked for that is wrong

