@@ -127,10 +127,10 @@ void print_json(Output& out, const Analysis& analysis) {
 constexpr std::string_view blocks[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
 constexpr std::string_view levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
-/// A bar of up to `width` columns, to an eighth of one.
+/// A gap and a bar of up to `width` columns, to an eighth of one; nothing for nothing.
 std::string bar(double fraction, int width) {
   const auto eighths = static_cast<int>(std::lround(std::clamp(fraction, 0.0, 1.0) * width * 8));
-  std::string text;
+  std::string text = eighths == 0 ? "" : "  ";
   for (int i = 0; i < eighths / 8; i++) text += blocks[8];
   return text + std::string(blocks[eighths % 8]);
 }
@@ -175,7 +175,7 @@ void print_decay(Output& out, const Analysis& analysis) {
   out.print("{}\n", styled(Style::label, fmt::format("{:>12}{:>12}{:>9}", "distance", "score", "bound")));
   for (const auto distance : analysis.distances) {
     const double score = mean_cosine(analysis.frequencies, distance);
-    out.print("{:>12}{:>12.4f}{:>9.2f}  {}\n", distance, score, decay_bound(analysis.frequencies, distance), bar(score, 40));
+    out.print("{:>12}{:>12.4f}{:>9.2f}{}\n", distance, score, decay_bound(analysis.frequencies, distance), bar(score, 40));
   }
   if (analysis.negative_from) {
     labelled(out, "",
@@ -196,7 +196,7 @@ void print_aliases(Output& out, const Analysis& analysis) {
   labelled(out, "aliasing", "distances at which the rotation most nearly repeats, the nearest of each octave (1 would be a repetition)");
   out.print("{}\n", styled(Style::label, fmt::format("{:>12}{:>12}", "distance", "score")));
   for (const auto& alias : analysis.repeats) {
-    out.print("{:>12}{:>12.4f}           {}\n", alias.distance, alias.mean_cosine, bar(alias.mean_cosine, 40));
+    out.print("{:>12}{:>12.4f}         {}\n", alias.distance, alias.mean_cosine, bar(alias.mean_cosine, 40));
   }
   if (analysis.repeats.empty()) labelled(out, "", "none: no distance looks nearer than those around it");
 }
@@ -236,7 +236,7 @@ void print_precision(Output& out, const Analysis& analysis) {
 }
 
 void print_people(Output& out, const Analysis& analysis) {
-  labelled(out, "rule", printable(to_json(analysis.frequencies.spec)));
+  labelled(out, "rule", summary(analysis.frequencies.spec));
   labelled(out, "length", fmt::format("{}", analysis.length));
   print_turns(out, analysis);
   print_decay(out, analysis);

@@ -28,14 +28,18 @@ Training training_for(const Options& options, const RotarySource::Read& read) {
   return training_of(*read.model, options.source.layer());
 }
 
-/// The window of the layer that was read: beyond it there are no distances, so nothing has to be extended.
+/// The widest window of the layers that were read, where all of them have one: beyond it there are no distances to extend to.
 std::optional<std::int64_t> window_of(const Options& options, const RotarySource::Read& read) {
-  if (!read.model) return std::nullopt;
+  std::optional<std::int64_t> widest;
+  if (!read.model) return widest;
+  const auto layer = options.source.layer();
   for (const auto& group : read.model->groups) {
-    const bool picked = !options.source.layer() || std::count(group.layers.begin(), group.layers.end(), *options.source.layer()) > 0;
-    if (group.spec.rotary && picked) return group.spec.mask.window;
+    const bool picked = !layer || std::count(group.layers.begin(), group.layers.end(), *layer) > 0;
+    if (!group.spec.rotary || !picked) continue;
+    if (!group.spec.mask.window) return std::nullopt;
+    widest = std::max(widest, group.spec.mask.window);
   }
-  return std::nullopt;
+  return widest;
 }
 
 // ---- for machines ------------------------------------------------------------------------------------------------
@@ -65,7 +69,7 @@ void print_json(Output& out, const ExtensionReport& report) {
 void print_situation(Output& out, const ExtensionReport& report) {
   const auto& [spec, length, original] = report.training;
   const int pairs = spec.rotary_dim / 2, whole = report.pairs_with_a_turn;
-  labelled(out, "model", printable(to_json(spec)));
+  labelled(out, "model", summary(spec));
   labelled(out, "trained", fmt::format("{} positions{}", length, original != length ? fmt::format(", {} before scaling", original) : ""));
   labelled(out, "to",
            fmt::format("{} positions, {:.4g} times the {} that factors count from", report.to,
@@ -115,7 +119,8 @@ void print_rules(Output& out, const ExtensionReport& report) {
   for (const auto& one : report.extensions) {
     const double magnitude = effective_attention_factor(one.spec);
     const std::string scores = magnitude == 1 ? "" : fmt::format("; all scores x {:.4g}, short texts included", magnitude * magnitude);
-    out.print("\n{}  {}{}\n", styled(Style::label, one.method), method_advice(one.method), scores);
+    out.print("\n{}  {}\n", styled(Style::label, one.method),
+              wrapped(fmt::format("{}{}", method_advice(one.method), scores), line_width() - one.method.size() - 2, 2));
     out.print("  {}\n", printable(to_json(one.spec)));
   }
 }
@@ -123,7 +128,7 @@ void print_rules(Output& out, const ExtensionReport& report) {
 void print_people(Output& out, const ExtensionReport& report, std::optional<std::int64_t> window) {
   print_situation(out, report);
   if (window)
-    labelled(out, "window", fmt::format("this layer sees {} keys only, so longer texts hold no longer distances for it", *window));
+    labelled(out, "window", fmt::format("these layers see {} keys only, so longer texts hold no longer distances for them", *window));
   print_table(out, report);
   print_legend(out);
   print_rules(out, report);

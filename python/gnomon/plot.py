@@ -105,18 +105,18 @@ def frequency_picture(series: Sequence[Series], trained: int | None) -> Figure:
 
 
 def decay_picture(series: Sequence[Series], trained: int | None, farthest: int) -> Figure:
-    """Score of a key that equals its query, by distance; below 0 a similar key counts less than a random one."""
+    """Score of a key that equals its query, by distance: mean and range. Below 0 a similar key counts less than a random one."""
     figure, axes = _figure(8, 4.4)
-    distances = sorted({round(farthest ** (step / 600)) for step in range(601)})
     for index, one in enumerate(series):
-        scores = gnomon.analysis.mean_cosine(one.frequencies, distances)
-        negative = gnomon.analysis.first_negative_distance(one.frequencies, farthest)
-        axes.plot(distances, scores, color=_colour(index), linewidth=1.2, label=one.name)
-        if negative:
+        bins = [_sampled(one, *ends) for ends in itertools.pairwise(_octaves(farthest, parts=6))]
+        x, least, mean, greatest = zip(*bins, strict=True)
+        axes.fill_between(x, least, greatest, color=_colour(index), alpha=0.15, linewidth=0)
+        axes.plot(x, mean, color=_colour(index), label=one.name)
+        if negative := gnomon.analysis.first_negative_distance(one.frequencies, farthest):
             axes.plot([negative], [0], color=_colour(index), marker=MARKERS[index % len(MARKERS)], markersize=7)
     axes.set_xscale("log", base=2)
     axes.axhline(0, color=INK, linewidth=1)
-    axes.annotate("a marker: from here on it can be negative", (0.01, 0), **_above(axes))
+    axes.annotate("marker: from here on it can be negative", (0.01, 0), **_above(axes))
     axes.set_xlabel("distance (tokens)")
     axes.set_ylabel("score, 1 at distance 0")
     _mark_length(axes, trained, farthest)
@@ -139,7 +139,7 @@ def precision_picture(one: Series, farthest: int) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.axhline(0.01, color=INK, linestyle="--", linewidth=1)
-    axes.annotate("wrong: 0.01 rad", (0.01, 0.01), **_above(axes))
+    axes.annotate("wrong: 0.01 rad", (0.99, 0.01), ha="right", **_above(axes))
     axes.set_xlabel("position")
     axes.set_ylabel("largest error of an angle (radians)")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelcolor=INK)
@@ -232,6 +232,18 @@ def _lines(axes: Axes, series: Sequence[Series], values: Any) -> None:
             linewidth=1.2,
             label=one.name,
         )
+
+
+def _octaves(farthest: int, parts: int) -> list[int]:
+    """Whole numbers from 1 to `farthest`, `parts` in each octave where there are as many."""
+    last = math.ceil(parts * math.log2(farthest))
+    return sorted({min(farthest, round(2 ** (step / parts))) for step in range(last + 1)} | {farthest})
+
+
+def _sampled(one: Series, start: int, stop: int) -> tuple[float, float, float, float]:
+    """The middle of distances from start up to stop, and the least, mean and greatest of some 64 scores among them."""
+    scores = gnomon.analysis.mean_cosine(one.frequencies, range(start, stop, max(1, (stop - start) // 64)))
+    return math.sqrt(start * (stop - 1)), min(scores), sum(scores) / len(scores), max(scores)
 
 
 def _above(axes: Axes) -> dict[str, Any]:

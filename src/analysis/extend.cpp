@@ -81,15 +81,19 @@ Training training_of(const Model& model, std::optional<int> layer) {
   const RotarySpec spec = rotary_of(model, layer);
   const auto original = model.original ? model.original : model.declared;
   if (!original) throw Error(ErrorCode::invalid_argument, "the model does not state the length it was trained at");
-  const auto reached = model.derived ? model.derived : model.declared;
-  return {spec, std::max(*original, reached.value_or(*original)), *original};
+  // Growing with the text is what dynamic does beyond the training.
+  if (const auto* dynamic = std::get_if<rotary::Dynamic>(&spec.rule)) {
+    return {spec, dynamic->max_position_embeddings, dynamic->max_position_embeddings};
+  }
+  return {spec, std::max({*original, model.derived.value_or(0), model.declared.value_or(0)}), *original};
 }
 
 ExtensionReport extend(const Training& training, std::int64_t to) {
   check(training, to);
   const Frequencies trained = frequencies(training.spec, Numerics::exact, training.length);
   ExtensionReport report{training, to, pairs_with_a_turn(trained, training.length), {}, {}, {}};
-  if (training.spec.theta > 1) report.critical_base = critical_base(training.spec.theta, training.original, to);
+  const bool plain = std::holds_alternative<rotary::Default>(training.spec.rule) && training.spec.theta > 1;
+  if (plain) report.critical_base = critical_base(training.spec.theta, training.original, to);
   if (to <= quick_base_bound) report.smallest_base = smallest_base(training.spec.rotary_dim, to);
   for (auto& method : methods_to_try(training, to, report.pairs_with_a_turn)) {
     try {

@@ -80,7 +80,8 @@ constexpr Family families[] = {
     {"ntk", "FACTOR", "usable without training; slow pairs pass what they saw, so take a factor above the ratio of the lengths",
      [](const Arguments& given) { return replaced(given, rotary::Ntk{given.number}); }},
     {"dynamic", "FACTOR",
-     "texts up to the trained length stay as they are; the length must be known before the first token, or cached keys do not match",
+     "texts up to the length that factors count from are not scaled; the length must be known before the first token, or cached keys do "
+     "not match",
      [](const Arguments& given) { return replaced(given, rotary::Dynamic{given.number, given.original()}); }},
     {"yarn", "FACTOR", "fast pairs kept, slow ones interpolated, scores sharpened; the usual choice, with or without a short fine-tuning",
      [](const Arguments& given) {

@@ -115,6 +115,7 @@ TEST(Extend, AScaledModelCountsFromItsOriginalLength) {
   llama31.rule = gnomon::rotary::Llama3{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 8192};
   const auto report = gnomon::extend({llama31, 131072, 8192}, 262144);
   EXPECT_EQ(of(report, "none").drift_cosine, 1);
+  EXPECT_EQ(report.critical_base, std::nullopt);  // the paper speaks of plain bases
   EXPECT_EQ(std::get<gnomon::rotary::Llama3>(of(report, "llama3:32").spec.rule).factor, 32);
   EXPECT_LT(of(report, "llama3:32").drift_cosine, 1);
   for (const auto& one : report.extensions) EXPECT_EQ(one.method.find(":2"), std::string::npos) << one.method;  // 262144 / 131072
@@ -145,11 +146,16 @@ TEST(Extend, LengthsOfAModel) {
   model.groups[0].spec.rotary = llama2();
   EXPECT_THROW(gnomon::training_of(model), gnomon::Error);
   model.declared = 131072, model.derived = 65536, model.original = 8192;
-  EXPECT_EQ(gnomon::training_of(model).length, 65536);
+  EXPECT_EQ(gnomon::training_of(model).length, 131072);  // as of Llama 3.1, whose factor is no ratio of lengths
   EXPECT_EQ(gnomon::training_of(model).original, 8192);
-  model.original.reset(), model.derived.reset();
+  model.declared = 32768, model.derived = 131072;  // as of Yarn-Mistral
   EXPECT_EQ(gnomon::training_of(model).length, 131072);
-  EXPECT_EQ(gnomon::training_of(model).original, 131072);
+  model.groups[0].spec.rotary->rule = gnomon::rotary::Dynamic{.factor = 2, .max_position_embeddings = 32768};
+  EXPECT_EQ(gnomon::training_of(model).length, 32768);  // as of InternLM: 65536 are promised, 32768 were trained
+  model.groups[0].spec.rotary = llama2();
+  model.original.reset(), model.derived.reset();
+  EXPECT_EQ(gnomon::training_of(model).length, 32768);
+  EXPECT_EQ(gnomon::training_of(model).original, 32768);
 }
 
 }  // namespace

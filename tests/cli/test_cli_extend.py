@@ -43,8 +43,8 @@ def test_a_scaled_model_counts_from_its_original_length(gnomon, llama):
 
 def test_a_windowed_layer_needs_nothing(gnomon, gemma3):
     out = gnomon("extend", gemma3, "--layer", "0", "--to", "262144", code=0).out
-    assert "this layer sees 512 keys only" in out
-    assert "this layer sees" not in gnomon("extend", gemma3, "--layer", "5", "--to", "2000000", code=0).out
+    assert "these layers see 512 keys only" in out
+    assert "these layers see" not in gnomon("extend", gemma3, "--layer", "5", "--to", "2000000", code=0).out
 
 
 @pytest.mark.parametrize(

@@ -101,5 +101,5 @@ def test_pictures():
     (axes,) = plot.precision_picture(series[0], 4096).axes
     drawn = {line.get_label(): list(line.get_ydata()) for line in axes.get_lines()}
     assert drawn["all in bf16"][-1] == pytest.approx(numpy.pi)
-    assert drawn["f32"][-1] < 2e-4
+    assert drawn["f32"][-1] < 3e-4
     assert drawn["f32"] == sorted(drawn["f32"])

@@ -22,9 +22,10 @@ struct Training {
   std::int64_t original = 0;  ///< the length before any scaling, from which factors count; the same where there was none
 };
 
-/// Of a model's layer, or of its only rotary group. Factors count from the original length the files state, else from the declared one;
-/// with a scaling the model is taken as trained up to the length that it implies. Throws Error(invalid_argument) when no length is stated,
-/// and what rotary_of() throws.
+/// Of a model's layer, or of its only rotary group. Factors count from the original length the files state, else from the declared one.
+/// With a scaling the model is taken as trained up to the length that it implies or that the files declare, the larger one; with dynamic,
+/// which is made for texts beyond the training, up to where its base starts to grow. Throws Error(invalid_argument) when no length is
+/// stated, and what rotary_of() throws.
 Training training_of(const Model& model, std::optional<int> layer = std::nullopt);
 
 /// One way to run a model at another length.
@@ -52,7 +53,7 @@ struct ExtensionReport {
   Training training;
   std::int64_t to = 0;
   int pairs_with_a_turn = 0;            ///< in training
-  std::optional<double> critical_base;  ///< for tuning at the new length; for rules with a base above 1
+  std::optional<double> critical_base;  ///< for tuning at the new length; for a rule that is its base
   std::optional<double> smallest_base;  ///< smallest_base() for the new length, where it is found at once: up to quick_base_bound
   std::vector<Extension> extensions;    ///< `none` first
 };
