@@ -15,8 +15,8 @@ namespace {
 
 constexpr int failure = 2;
 
-constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect, add_check,      add_compare,
-                                           add_golden,      add_verify,  add_freqs,   add_table,      add_positions,
+constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect, add_check,      add_compare, add_golden,
+                                           add_verify,      add_extend,  add_analyze, add_freqs,      add_table,   add_positions,
                                            add_check_order, add_bench,   add_version, add_completion, add_help};
 
 std::string root_footer() {
@@ -29,6 +29,8 @@ std::string root_footer() {
          "  gnomon compare a.gguf config.json      whether both mean the same, and what it costs if not\n"
          "  gnomon explain yarn                    what a rule does, and what it needs\n"
          "  gnomon freqs config.json --json        the frequencies of a model\n"
+         "  gnomon analyze config.json             turns, decay, aliasing, and how far each dtype is safe\n"
+         "  gnomon extend config.json --to 131072  what a longer context needs, and what it costs short texts\n"
          "  gnomon check-order                     why position is needed, and that each rule gives it\n"
          "  gnomon table config.json --positions 0:8192 --out rope.npy\n"
          "  gnomon eval model.gguf --text book.txt --method none --method yarn:4\n"

@@ -160,6 +160,11 @@ void ignore_write_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+void labelled(Output& out, std::string_view label, std::string_view text) {
+  constexpr std::size_t width = 12;
+  out.print("{}{}\n", styled(Style::label, fmt::format("{:<{}}", label, width)), wrapped(text, line_width(), width));
+}
+
 void restore_write_signals() {
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_DFL);

@@ -56,6 +56,9 @@ enum class Style { plain, label, good, note, warning, error };
 /// The text with a colour around it, where standard output is a terminal and NO_COLOR is not set.
 std::string styled(Style style, std::string_view text);
 
+/// A line "label  text"; a long text continues under its beginning.
+void labelled(Output& out, std::string_view label, std::string_view text);
+
 /// Signals as the shell gave them to us, for a program that takes our place.
 void ignore_write_signals();
 void restore_write_signals();

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <memory>
 
-#include "gnomon/model.hpp"
 #include "output.hpp"
 #include "text.hpp"
 
@@ -61,13 +60,13 @@ RotarySpec rotary_in(const Model& model, std::optional<int> layer) {
   }
 }
 
-RotarySpec read_from_model(const std::string& path, std::optional<int> layer) {
-  const Model model = read_model(path);
-  const RotarySpec spec = rotary_in(model, layer);
+RotarySource::Read read_from_model(const std::string& path, std::optional<int> layer) {
+  Model model = read_model(path);
+  RotarySpec spec = rotary_in(model, layer);
   for (const auto& doubt : model.doubts) {
     if (doubt.level == Level::warning) message(fmt::format("warning: {}: {}", printable(doubt.code), printable(doubt.message)));
   }
-  return spec;
+  return {std::move(spec), std::move(model)};
 }
 
 }  // namespace
@@ -87,7 +86,7 @@ bool RotarySource::given() const { return path_option_->count() + rotary_option_
 
 std::string RotarySource::name() const { return (path_.empty() ? rotary_ : path_) + (layer() ? fmt::format(", layer {}", *layer()) : ""); }
 
-RotarySpec RotarySource::read() const {
+RotarySource::Read RotarySource::read_all() const {
   if (path_.empty() == rotary_.empty()) {
     throw Misuse(path_.empty() ? "a rule is needed: give a model's path, or --rotary '{…}'"
                                : "two rules were given: a path and --rotary; one is needed");
@@ -96,8 +95,8 @@ RotarySpec RotarySource::read() const {
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool literal = first != std::string::npos && text[first] == '{', file = text.front() == '@';
   if ((literal || file) && layer()) throw Misuse("--layer: picks a layer of a model, and a rule object was given");
-  if (literal) return read_literal(text);
-  return file ? read_rule_file(text.substr(1)) : read_from_model(text, layer());
+  if (literal) return {read_literal(text), std::nullopt};
+  return file ? Read{read_rule_file(text.substr(1)), std::nullopt} : read_from_model(text, layer());
 }
 
 }  // namespace gnomon::cli

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "gnomon/spec.hpp"
+#include "gnomon/model.hpp"
 
 namespace gnomon::cli {
 
@@ -23,11 +23,19 @@ class RotarySource {
 
   /// The spec that was named. A text that begins with `{` is a rule object, `@FILE` a file with one (`@-`: standard input), anything
   /// else the path of a model. Warnings about a model go to standard error. Throws Misuse or Error.
-  RotarySpec read() const;
+  RotarySpec read() const { return read_all().spec; }
 
- private:
+  /// The same, with the model it belongs to, where a model was named.
+  struct Read {
+    RotarySpec spec;
+    std::optional<Model> model;
+  };
+  Read read_all() const;
+
+  /// The layer that was picked.
   std::optional<int> layer() const { return layer_option_->count() > 0 ? std::optional(layer_) : std::nullopt; }
 
+ private:
   std::string path_, rotary_;
   // Not an optional: CLI11 takes an empty text for one as "nothing", and that would pass in silence.
   int layer_ = 0;

@@ -56,6 +56,11 @@ std::string printable(std::string_view text) {
   return safe;
 }
 
+std::string summary(const RotarySpec& spec) {
+  return fmt::format("{}{} · {} of {} channels · {}", rule_name(spec.rule), spec.theta > 0 ? fmt::format(" · theta {}", spec.theta) : "",
+                     spec.rotary_dim, spec.head_dim, enum_name(spec.layout));
+}
+
 std::string grouped(double value) {
   std::string text = fmt::format("{:.0f}", value);
   for (std::size_t end = text.size(); end > 3 && text[end - 4] != '-'; end -= 3) text.insert(end - 3, 1, ' ');

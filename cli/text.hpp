@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "gnomon/spec.hpp"
+
 namespace gnomon::cli {
 
 /// Wrong use of the command line; the message is a sentence for people.
@@ -23,6 +25,9 @@ std::string json_quote(std::string_view text);
 
 /// Text from a file made safe for a terminal: control characters become \xNN.
 std::string printable(std::string_view text);
+
+/// A spec in a few words: "yarn · theta 10000 · 64 of 128 channels · interleaved".
+std::string summary(const RotarySpec& spec);
 
 /// 20473564 -> "20 473 564". Rounded to an integer.
 std::string grouped(double value);

@@ -26,6 +26,8 @@ Verb add_table(CLI::App& root);
 Verb add_positions(CLI::App& root);
 Verb add_golden(CLI::App& root);
 Verb add_verify(CLI::App& root);
+Verb add_analyze(CLI::App& root);
+Verb add_extend(CLI::App& root);
 Verb add_check_order(CLI::App& root);
 Verb add_bench(CLI::App& root);
 Verb add_version(CLI::App& root);

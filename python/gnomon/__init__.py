@@ -28,6 +28,7 @@ from gnomon._core import (
     __version__,
     absolute,
     add_positions,
+    analysis,
     bias,
     compare,
     convert_layout,
@@ -68,6 +69,7 @@ __all__ = [
     "__version__",
     "absolute",
     "add_positions",
+    "analysis",
     "bias",
     "compare",
     "convert_layout",
@@ -96,3 +98,4 @@ sys.modules["gnomon.rotary"] = rotary
 sys.modules["gnomon.absolute"] = absolute
 sys.modules["gnomon.bias"] = bias
 sys.modules["gnomon.position_ids"] = position_ids
+sys.modules["gnomon.analysis"] = analysis

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
+import itertools
 import json
 import math
 import re
@@ -35,6 +36,10 @@ INK = "#3b3f45"
 #: Told apart in colour-blind vision and on light and dark ground; the first is for the model's own rule.
 COLOURS = ("#7a7f87", "#3d85c6", "#e0662f", "#2a9d6f", "#b05cc6", "#c9a227", "#d6336c")
 MARKERS = "os^Dvph"
+#: Ways to an angle that are shown, and what they are called.
+PIPELINES = {"f64": "f64", "f32": "f32", "position bf16": "positions in bf16", "angle f16": "all in f16", "angle bf16": "all in bf16"}
+#: The farthest position of a picture.
+LONGEST = 1 << 21
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +124,48 @@ def drift_picture(comparison: gnomon.Comparison) -> Figure:
     axes.set_xlabel("distance between query and key (tokens)")
     axes.set_ylabel("mean cosine between the two rotations")
     axes.legend(loc="lower left", frameon=False, labelcolor=INK)
+    return figure
+
+
+def decay_picture(series: Sequence[Series], trained: int | None, farthest: int) -> Figure:
+    """Score of a key that equals its query, by distance: mean and range. Below 0 a similar key counts less than a random one."""
+    figure, axes = _figure(8, 4.4)
+    for index, one in enumerate(series):
+        bins = [_sampled(one, *ends) for ends in itertools.pairwise(_octaves(farthest, parts=6))]
+        x, least, mean, greatest = zip(*bins, strict=True)
+        axes.fill_between(x, least, greatest, color=_colour(index), alpha=0.15, linewidth=0)
+        axes.plot(x, mean, color=_colour(index), label=one.name)
+        if negative := gnomon.analysis.first_negative_distance(one.frequencies, farthest):
+            axes.plot([negative], [0], color=_colour(index), marker=MARKERS[index % len(MARKERS)], markersize=7)
+    axes.set_xscale("log", base=2)
+    axes.axhline(0, color=INK, linewidth=1)
+    axes.annotate("marker: from here on it can be negative", (0.01, 0), **_above(axes))
+    axes.set_xlabel("distance (tokens)")
+    axes.set_ylabel("score, 1 at distance 0")
+    _mark_length(axes, trained, farthest)
+    axes.legend(loc="upper right", frameon=False, labelcolor=INK)
+    return figure
+
+
+def precision_picture(one: Series, farthest: int) -> Figure:
+    """Largest error of an angle up to each position, by the types numbers are rounded to on the way."""
+    figure, axes = _figure(8, 4.4)
+    ends = [1 << power for power in range(3, farthest.bit_length()) if 1 << power < farthest] + [farthest]
+    worst: dict[str, list[float]] = {}
+    for start, stop in itertools.pairwise([0, *ends]):
+        for precision in gnomon.analysis.precision(one.frequencies, range(start, stop)):
+            if precision.pipeline.name in PIPELINES:
+                errors = worst.setdefault(precision.pipeline.name, [0.0])
+                errors.append(max(errors[-1], precision.worst))
+    for index, (name, errors) in enumerate(worst.items()):
+        axes.plot(ends, errors[1:], color=_colour(index), marker=MARKERS[index], markersize=4, label=PIPELINES[name])
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.axhline(0.01, color=INK, linestyle="--", linewidth=1)
+    axes.annotate("wrong: 0.01 rad", (0.99, 0.01), ha="right", **_above(axes))
+    axes.set_xlabel("position")
+    axes.set_ylabel("largest error of an angle (radians)")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelcolor=INK)
     return figure
 
 
@@ -210,6 +257,18 @@ def _lines(axes: Axes, series: Sequence[Series], values: Any) -> None:
         )
 
 
+def _octaves(farthest: int, parts: int) -> list[int]:
+    """Whole numbers from 1 to `farthest`, `parts` in each octave where there are as many."""
+    last = math.ceil(parts * math.log2(farthest))
+    return sorted({min(farthest, round(2 ** (step / parts))) for step in range(last + 1)} | {farthest})
+
+
+def _sampled(one: Series, start: int, stop: int) -> tuple[float, float, float, float]:
+    """The middle of distances from start up to stop, and the least, mean and greatest of some 64 scores among them."""
+    scores = gnomon.analysis.mean_cosine(one.frequencies, range(start, stop, max(1, (stop - start) // 64)))
+    return math.sqrt(start * (stop - 1)), min(scores), sum(scores) / len(scores), max(scores)
+
+
 def _above(axes: Axes) -> dict[str, Any]:
     return {"xycoords": axes.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points", "fontsize": "small", "color": INK}
 
@@ -294,6 +353,8 @@ EXAMPLES = (
     """gnomon plot wavelengths --rotary '{"rule":"default","theta":10000,"head_dim":128}' --length 4096 --out w.png""",
     "gnomon plot frequencies model.gguf --method yarn:4 --method ntk:4 --out changed.png",
     "gnomon plot drift config.json model.gguf --out drift.svg",
+    "gnomon plot decay model.gguf --method yarn:4 --method linear:4 --to 32768 --out decay.png",
+    "gnomon plot precision model.gguf --to 131072 --out precision.png",
     "gnomon plot loss result.json --out loss.png            # from gnomon eval … --json result.json",
     "gnomon plot repeat result.json --out repeat.png        # … --task repeat",
     "gnomon plot passkey result.json --out passkey.svg      # … --task passkey",
@@ -340,6 +401,8 @@ def _parser() -> argparse.ArgumentParser:
     for name, help, draw in (
         ("wavelengths", "wavelength of every pair of channels against the trained length", _draw_wavelengths),
         ("frequencies", "which pairs a method changes, and how much", _draw_frequencies),
+        ("decay", "score by distance, and from where it can be negative", _draw_decay),
+        ("precision", "how far angles are off, by position and dtype", _draw_precision),
     ):
         picture = add(name, help, draw)
         picture.add_argument("model", nargs="?", metavar="MODEL", help="a Hugging Face folder, config.json or GGUF file")
@@ -347,6 +410,8 @@ def _parser() -> argparse.ArgumentParser:
         picture.add_argument("--layer", type=int, metavar="N", help="which layer, in a model with several rotary groups")
         picture.add_argument("--method", action="append", default=[], metavar="NAME:F", help="as in gnomon eval; repeatable")
         picture.add_argument("--length", type=int, metavar="N", help="the trained length, where it is not the model's")
+        if name in ("decay", "precision"):
+            picture.add_argument("--to", type=int, metavar="N", help="the farthest distance or position (four trained lengths)")
         picture.add_argument("--numerics", choices=("exact", "hf"), default="exact")
     for name, help, draw in (
         ("loss", "loss by position", lambda options: loss_picture(_result(options))),
@@ -379,6 +444,23 @@ def _draw_frequencies(options: argparse.Namespace) -> Figure:
     if not options.method:
         raise UsageError(f"frequencies: expected at least one --method to compare with the own rule; known: {methods.KNOWN}")
     return frequency_picture(*_series(options))
+
+
+def _draw_decay(options: argparse.Namespace) -> Figure:
+    series, trained = _series(options)
+    return decay_picture(series, trained, _farthest(options, trained))
+
+
+def _draw_precision(options: argparse.Namespace) -> Figure:
+    series, trained = _series(options)
+    return precision_picture(series[0], _farthest(options, trained))
+
+
+def _farthest(options: argparse.Namespace, trained: int | None) -> int:
+    farthest = options.to or (min(4 * trained, LONGEST) if trained else None)
+    if farthest is None or not 16 <= farthest <= LONGEST:
+        raise UsageError(f"--to: expected 16 to {LONGEST}, got {farthest}")
+    return farthest
 
 
 def _draw_retrieval(options: argparse.Namespace, task: str) -> Figure:

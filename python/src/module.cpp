@@ -17,4 +17,5 @@ NB_MODULE(_core, module) {
   bind_model(module);
   bind_compare(module);
   bind_golden(module);
+  bind_analysis(module);
 }

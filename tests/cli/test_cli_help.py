@@ -17,6 +17,8 @@ VERBS = [
     "compare",
     "golden",
     "verify",
+    "extend",
+    "analyze",
     "freqs",
     "table",
     "positions",
@@ -70,7 +72,7 @@ def test_completion_scripts_parse(gnomon, shell, tmp_path):
     ("words", "completions"),
     [
         (["ver"], ["verify", "version"]),
-        (["e"], ["explain", "eval"]),
+        (["e"], ["explain", "extend", "eval"]),
         (["--v"], ["--version"]),
         (["explain", "ya"], ["yarn"]),
         (["explain", "theta-c"], ["theta-conflict"]),

@@ -30,7 +30,8 @@ extension methods. Every method, `none` (the model's own rule) included, runs on
 """
 EXAMPLES = f"""\
 methods: {methods.KNOWN}
-  A factor F is meant for texts F times as long as the model was trained for.
+  A FACTOR is meant for texts that many times as long as the model was trained for. auto: all that `gnomon extend`
+  lists for --tokens.
 
 examples:
   gnomon eval model.gguf --text book.txt --method none --method yarn:2 --tokens 12288 --report report.html
@@ -64,14 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, command: str) -> int:
     # What is wrong with the command is found before the seconds that imports and loading take.
-    asked = [methods.parse(text) for text in dict.fromkeys(options.method or ["none"])]
+    names = list(dict.fromkeys(options.method or ["none"]))
+    asked = [methods.parse(name) for name in names if name != "auto"]
     for path in filter(None, (options.report, options.json)):
         if path != "-":
             check_writable(path)
     header = gnomon.read_model(options.model)
     trained = options.trained_length or methods.trained_length(header)
+    if "auto" in names:
+        asked = list(dict.fromkeys([*asked, *methods.automatic(header, options.trained_length, options.tokens)]))
     for method in asked:
-        for group in methods.rules(method, header, trained):
+        for group in methods.rules(method, header, trained, options.tokens):
             gnomon.frequencies(group.rotary, options.numerics)
 
     from rich.console import Console
@@ -199,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("model", metavar="MODEL", help="a Hugging Face folder or a GGUF file")
     parser.add_argument("--text", required=True, metavar="FILE", help="a text in UTF-8, at least --tokens tokens long")
-    parser.add_argument("--method", action="append", metavar="NAME:F", help="none, linear:2, yarn:4 …; repeatable (none)")
+    parser.add_argument("--method", action="append", metavar="NAME:F", help="none, linear:2, yarn:4 …, auto; repeatable (none)")
     parser.add_argument("--tokens", type=_positive, default=4096, metavar="N", help="how much of the text is read (4096)")
     parser.add_argument("--bin", type=_positive, default=512, metavar="N", help="positions that share a mean loss (512)")
     parser.add_argument("--chunk", type=_positive, default=2048, metavar="N", help="tokens in one pass (2048)")

@@ -5,24 +5,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable
 
 import gnomon
 
 from .errors import UsageError
 
-#: Each makes a rule from the factor and the trained length. Fields beside these two have the rule's usual values.
-FAMILIES: dict[str, Callable[[float, int | None], object]] = {
-    "linear": lambda factor, trained: gnomon.rotary.Linear(factor=factor),
-    "ntk": lambda factor, trained: gnomon.rotary.Ntk(factor=factor),
-    "yarn": lambda factor, trained: gnomon.rotary.Yarn(factor=factor, original_max_position_embeddings=trained),
-    "llama3": lambda factor, trained: gnomon.rotary.Llama3(
-        factor=factor, low_freq_factor=1, high_freq_factor=4, original_max_position_embeddings=trained
-    ),
-}
-NEED_LENGTH = ("yarn", "llama3")
-KNOWN = "none, " + ", ".join(f"{family}:FACTOR" for family in FAMILIES)
+KNOWN = gnomon.analysis.known_methods()
+#: Any rule that every method can take the place of: it tells whether a text is a method at all.
+_ANY = gnomon.RotarySpec(
+    gnomon.rotary.Longrope(short_factor=[1, 1], long_factor=[1, 1], original_max_position_embeddings=64, factor=2),
+    theta=10000.0,
+    head_dim=4,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,24 +24,12 @@ class Method:
     """A method as it is written on the command line; `none` is the model's own rule."""
 
     name: str
-    family: str
-    factor: float = 1.0
 
 
 def parse(text: str) -> Method:
-    """Reads `none` or `FAMILY:FACTOR`. Raises UsageError that lists the known ones."""
-    family, colon, factor = text.partition(":")
-    if family == "none" and not colon:
-        return Method(text, family)
-    if family not in FAMILIES:
-        raise UsageError(f"unknown method '{text}'; known: {KNOWN}")
-    try:
-        value = float(factor)
-    except ValueError:
-        value = math.nan
-    if not 1 <= value < math.inf:
-        raise UsageError(f"method '{text}': expected {family}:FACTOR with a number of at least 1, got '{factor}'")
-    return Method(text, family, value)
+    """Reads `none` or `FAMILY:NUMBER`. Raises UsageError that lists the known ones."""
+    with_method(_ANY, Method(text), 64)
+    return Method(text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,22 +41,26 @@ class GroupRule:
 
 
 def with_method(spec: gnomon.RotarySpec, method: Method, trained: int | None) -> gnomon.RotarySpec:
-    """The spec with the rule of `method` in the place of its own; theta, widths and layout stay.
+    """The spec with the rule of `method` in the place of its own; widths and layout stay.
 
-    Raises UsageError when the method needs a trained length and there is none.
+    Raises UsageError when the method needs a trained length and there is none, or cannot take the place of the rule.
     """
-    if method.family == "none":
-        return spec
-    if trained is None and method.family in NEED_LENGTH:
-        raise UsageError(f"method '{method.name}' needs the trained length, which the model does not state")
-    return gnomon.RotarySpec(
-        FAMILIES[method.family](method.factor, trained),
-        theta=spec.theta,
-        head_dim=spec.head_dim,
-        rotary_dim=spec.rotary_dim,
-        rotary_offset=spec.rotary_offset,
-        layout=spec.layout,
-    )
+    try:
+        return gnomon.analysis.with_method(spec, method.name, trained)
+    except gnomon.Error as error:
+        raise UsageError(str(error)) from error
+
+
+def automatic(header: gnomon.Model, trained: int | None, tokens: int) -> list[Method]:
+    """Every method that takes the model to `tokens` positions, `none` first, as `gnomon extend` lists them.
+
+    `trained` is the length given in the place of what the files say. Raises gnomon.Error when nothing is to be extended.
+    """
+    own = own_rules(header)
+    scaled = [group for group in own if group.layers[0] not in _kept(header, own)]
+    training = gnomon.analysis.training_of(header, scaled[0].layers[0]) if trained is None else None
+    training = training or gnomon.analysis.Training(scaled[0].rotary, trained)
+    return [Method(extension.method) for extension in gnomon.analysis.extend(training, tokens).extensions]
 
 
 def trained_length(header: gnomon.Model) -> int | None:
@@ -93,22 +79,39 @@ def own_rules(header: gnomon.Model) -> list[GroupRule]:
     return [GroupRule(tuple(group.layers), _as_loaded(header, header.rotary(layer=group.layers[0]))) for group in groups]
 
 
-def rules(method: Method, header: gnomon.Model, trained: int | None) -> list[GroupRule]:
+def rules(method: Method, header: gnomon.Model, trained: int | None, tokens: int | None = None) -> list[GroupRule]:
     """The rotary specs a model runs under `method`, group by group.
 
     The method replaces the rule of the groups its family scales and keeps theta and widths: all of them where they
     agree, and only those without a window where they differ (Gemma 3 scales its full-attention layers only).
+    `dynamic` gets the base of a text of `tokens` from the first token on, so that every key is rotated once.
     Raises UsageError when the method needs a trained length and there is none.
     """
     own = own_rules(header)
-    if method.family == "none":
+    if method.name == "none":
         return own
-    agree = all(group.rotary == own[0].rotary for group in own)
-    windowed = {layer for group in header.groups if group.window is not None for layer in group.layers}
+    kept = _kept(header, own)
     return [
-        group if not agree and group.layers[0] in windowed else GroupRule(group.layers, with_method(group.rotary, method, trained))
+        group if group.layers[0] in kept else GroupRule(group.layers, _settled(with_method(group.rotary, method, trained), tokens))
         for group in own
     ]
+
+
+def _kept(header: gnomon.Model, own: list[GroupRule]) -> set[int]:
+    """Layers that no method changes: where the rules differ, those with a window, which bounds their distances."""
+    if all(group.rotary == own[0].rotary for group in own):
+        return set()
+    windowed = {layer for group in header.groups if group.window is not None for layer in group.layers}
+    return windowed if any(group.layers[0] not in windowed for group in own) else set()
+
+
+def _settled(spec: gnomon.RotarySpec, tokens: int | None) -> gnomon.RotarySpec:
+    rule = spec.rule
+    if rule.name != "dynamic" or tokens is None:
+        return spec
+    growth = rule.factor * max(tokens, rule.max_position_embeddings) / rule.max_position_embeddings - (rule.factor - 1)
+    base = spec.theta * growth ** (spec.rotary_dim / (spec.rotary_dim - 2))
+    return gnomon.analysis.with_method(spec, f"theta:{base!r}")
 
 
 def _as_loaded(header: gnomon.Model, spec: gnomon.RotarySpec) -> gnomon.RotarySpec:

@@ -38,7 +38,7 @@ def evaluate(evaluation: Evaluation, checkpoint: Checkpoint, methods: list[Metho
     work = sum(cost.reading(reading, evaluation.chunk) for reading in readings)
     try:
         for method in methods:
-            result = MethodResult(method.name, rules(method, checkpoint.header, evaluation.trained))
+            result = MethodResult(method.name, rules(method, checkpoint.header, evaluation.trained, evaluation.tokens or None))
             evaluation.methods.append(result)
             observer.begin(method.name, work)
             began = time.monotonic()
