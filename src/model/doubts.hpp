@@ -129,9 +129,6 @@ inline constexpr DoubtInfo doubt_table[] = {
      "None, unless the number of layers is the wrong one.", "Correct the list or the number of layers."},
     {"heads-not-divisible", Level::warning, "The number of heads is not a multiple of the number of key and value heads.",
      "Grouped attention is not defined for it.", "Correct the shape."},
-    {"query-temperature", Level::warning,
-     "The file scales queries by their position (llama_4_scaling_beta), which this version does not report.",
-     "Scores beyond the original length are larger than the set-up printed here says.", "Apply it in the engine."},
     // note: a documented default or alias was used, or one engine ignores a key
     {"theta-missing-family-default", Level::note, "No base in the file; the family's default is used.",
      "None, if the model was trained with the family's default.", "Add rope_theta to be independent of defaults."},

@@ -209,7 +209,7 @@ void HfRotary::read_numbers(const Keys& block, RotaryDeclaration& rotary) {
 // The inner value is the author's statement about this rule; transformers 5 lets the outer one win.
 void HfRotary::read_original_length(const Keys* block, RotaryDeclaration& rotary) {
   constexpr auto name = "original_max_position_embeddings";
-  const auto outer = keys_.number(name);
+  const auto outer = keys_.number(name, "initial_context_length");
   if (!outer) return;
   const auto inner = rotary.numbers.find(name);
   if (inner == rotary.numbers.end()) {

@@ -8,14 +8,6 @@
 namespace gnomon::files {
 namespace {
 
-// The slice for rotation is there in projections and cache, but its code never turns it.
-void still_slice(HfContext& model) {
-  const auto width = model.keys().integer("qk_rope_head_dim");
-  if (!width) return;
-  model.doubts().add("rope-width-not-rotated", {width->origin.key},
-                     fmt::format("{} = {}, but no layer of this family rotates", width->origin.key, width->value));
-}
-
 // Its released files carry keys of a rotation that none of its code performs.
 void idle_rope_keys(HfContext& model) {
   std::vector<std::string> keys;
@@ -36,8 +28,7 @@ std::vector<Family> hybrid_families() {
        .model_types = {"kimi_linear", "kimi_k3"},
        .class_prefix = "KimiLinear",
        .since_v5 = true,
-       .encoding = Encoding::none,
-       .hook = still_slice},
+       .encoding = Encoding::none},
       {.name = "Nemotron-H",
        .model_types = {"nemotron_h"},
        .class_prefix = "NemotronHFor",
