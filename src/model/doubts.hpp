@@ -109,6 +109,8 @@ inline constexpr DoubtInfo doubt_table[] = {
      "Engines that read the other one multiply every score by the square of their ratio.", "Keep attention_factor only."},
     {"magnitude-by-length", Level::warning, "short_mscale and long_mscale differ: the magnitude depends on the length. The first is used.",
      "Scores beyond the original length are off by the square of their ratio.", "Apply long_mscale in the engine."},
+    {"section-order-unknown", Level::warning, "The axes of an M-RoPE share the pairs in an order that this library has no name for.",
+     "Text is exact; the positions of images and video cannot be applied.", "Use the model's own code for images."},
     {"no-rope-list-inverted", Level::warning, "no_rope_layers marks most layers as not rotating; in it 1 means that a layer rotates.",
      "Read the other way round, every layer is wrong.", "Invert the list, if the model's code rotates most layers."},
     {"model-type-vs-position-type", Level::warning,

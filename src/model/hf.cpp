@@ -63,7 +63,10 @@ class HfReader {
     rotary_.emplace(keys_, declaration_, doubts_);
     HfContext context(keys_, plan_.kinds, declaration_, doubts_);
     read_encoding(context);
-    for (std::size_t kind = 0; kind < plan_.kinds.size(); kind++) read_mask(plan_.kinds[kind], declaration_.kinds[kind]);
+    for (std::size_t kind = 0; kind < plan_.kinds.size(); kind++) {
+      read_mask(plan_.kinds[kind], declaration_.kinds[kind]);
+      read_own_width(plan_.kinds[kind], declaration_.kinds[kind]);
+    }
     for (auto& kind : declaration_.kinds) read_extras(kind);
     if (family() != nullptr && family()->hook != nullptr) family()->hook(context);
     for (auto& kind : declaration_.kinds) read_latent_scale(kind);
@@ -346,6 +349,12 @@ class HfReader {
     if (auto chunk = keys_.integer("attention_chunk_size")) return chunk;
     if (family() == nullptr || !family()->window || keys_.find("attention_chunk_size") != nullptr) return std::nullopt;
     return Integer{*family()->window, family_default()};
+  }
+
+  void read_own_width(const Layer& layer, LayerKind& kind) {
+    const bool by_width = declaration_.softmax_scale.origin.key == "head_dim";
+    if (!layer.head_dim || layer.head_dim->value < 1 || !by_width) return;
+    kind.softmax_scale = Number{std::pow(static_cast<double>(layer.head_dim->value), -0.5), keys_.derived(layer.head_dim->origin.key)};
   }
 
   void read_extras(LayerKind& kind) {

@@ -20,6 +20,9 @@ void idle_rope_keys(HfContext& model) {
   model.doubts().add("rope-keys-unused", keys, text);
 }
 
+// Only the number of layers says anything, and none of them attends.
+void no_attention_at_all(HfContext& model) { model.set_layers(model.count({"num_hidden_layers", "n_layer", "num_blocks"}, 0)); }
+
 }  // namespace
 
 std::vector<Family> hybrid_families() {
@@ -71,6 +74,11 @@ std::vector<Family> hybrid_families() {
        .class_prefix = "MiniMaxText",
        .v4_theta = 1000000,
        .partial = true},
+      {.name = "State spaces and recurrences",
+       .model_types = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"},
+       .encoding = Encoding::none,
+       .has_no_attention = true,
+       .shape = no_attention_at_all},
       {.name = "OLMo Hybrid", .model_types = {"olmo_hybrid"}, .since_v5 = true},
   };
 }
