@@ -92,7 +92,8 @@ std::string to_json(const Model& model);
 /// One object of its "doubts".
 std::string to_json(const Doubt& doubt);
 
-/// The rotary spec of a model: of layer `layer`, or of the only rotary group. Throws Error(invalid_argument) that lists the groups
+/// The rotary spec of a model: of layer `layer` of its main part, or of the only rotary group there. Throws Error(invalid_argument) that
+/// lists the groups
 /// when there are several and no layer was named, and when doubts of level error forbid to trust the numbers.
 RotarySpec rotary_of(const Model& model, std::optional<int> layer = std::nullopt);
 

@@ -66,15 +66,16 @@ Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& 
   return setup;
 }
 
-// The layers that rotate without a window set the length; a model of windows only takes the first.
+// The layers that rotate without a window set the length; of a model of windows only those that are scaled, or else the first.
 std::optional<std::size_t> leading_kind(const Declaration& declaration) {
-  std::optional<std::size_t> first;
+  std::optional<std::size_t> leading;
+  int rank = 0;
   for (const auto kind : declaration.kind_of_layer) {
     if (kind == no_attention || !declaration.kinds[kind].rotary) continue;
-    if (!declaration.kinds[kind].window) return kind;
-    if (!first) first = kind;
+    const int found = !declaration.kinds[kind].window ? 3 : declaration.kinds[kind].rotary->type.value != "default" ? 2 : 1;
+    if (found > rank) rank = found, leading = kind;
   }
-  return first;
+  return leading;
 }
 
 void check_lengths(const Declaration& declaration, Doubts& doubts) {
@@ -129,7 +130,7 @@ Model assemble(Declaration declaration, Doubts& doubts) {
     if (declaration.kind_of_layer[layer] == no_attention) model.non_attention_layers.push_back(static_cast<int>(layer));
   }
   if (declaration.length) model.declared = declaration.length->value;
-  model.derived = model.declared;
+  model.derived = declaration.usable ? declaration.usable->value : model.declared;
   if (const auto leading = leading_kind(declaration)) {
     const auto& extent = grouping.of(*leading).extent;
     model.derived = extent.derived;

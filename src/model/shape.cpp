@@ -17,11 +17,11 @@ class ShapeReader {
       : keys_(keys), names_(names), defaults_(class_defaults), declaration_(declaration), model_(declaration.model), doubts_(doubts) {}
 
   void read() {
-    model_.hidden_size = value_or_0(count(names_.hidden_size));
+    model_.hidden_size = value_or_0(count(names_.hidden_size, otherwise(&Family::hidden_size)));
     read_layers();
     read_heads();
     read_head_dim();
-    declaration_.length = count(names_.length, defaults_ != nullptr ? defaults_->length : std::nullopt);
+    if (!names_.length.empty()) declaration_.length = count(names_.length, defaults_ != nullptr ? defaults_->length : std::nullopt);
   }
 
  private:
@@ -46,7 +46,7 @@ class ShapeReader {
   }
 
   void read_layers() {
-    const auto layers = count(names_.layers);
+    const auto layers = count(names_.layers, otherwise(&Family::layers));
     if (!layers) return demand(names_.layers);
     if (layers->value <= most_layers) {
       model_.layers = static_cast<int>(layers->value);
@@ -69,7 +69,7 @@ class ShapeReader {
   }
 
   void read_head_dim() {
-    const auto read = count(names_.head_dim, otherwise(&Family::head_dim));
+    const auto read = names_.width ? names_.width : count(names_.head_dim, otherwise(&Family::head_dim));
     if (read) {
       model_.head_dim = value_or_0(read);
       declaration_.head_dim_origin = read->origin;
