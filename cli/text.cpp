@@ -58,7 +58,7 @@ std::string printable(std::string_view text) {
 
 std::string summary(const RotarySpec& spec) {
   return fmt::format("{}{} · {} of {} channels · {}", rule_name(spec.rule), spec.theta > 0 ? fmt::format(" · theta {}", spec.theta) : "",
-                     spec.rotary_dim, spec.head_dim, enum_name(spec.layout));
+                     spec.rotary_dim, spec.head_dim, enum_names<PairLayout>[static_cast<std::size_t>(spec.layout)]);
 }
 
 std::string grouped(double value) {

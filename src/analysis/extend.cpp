@@ -85,7 +85,9 @@ Training training_of(const Model& model, std::optional<int> layer) {
   if (const auto* dynamic = std::get_if<rotary::Dynamic>(&spec.rule)) {
     return {spec, dynamic->max_position_embeddings, dynamic->max_position_embeddings};
   }
-  return {spec, std::max({*original, model.derived.value_or(0), model.declared.value_or(0)}), *original};
+  // The factor of llama3 is no ratio of lengths: 8 for 16 times as long in Llama 3.1, 32 in Llama 3.2.
+  const bool by_declaration = std::holds_alternative<rotary::Llama3>(spec.rule) && model.declared;
+  return {spec, std::max({*original, by_declaration ? 0 : model.derived.value_or(0), model.declared.value_or(0)}), *original};
 }
 
 ExtensionReport extend(const Training& training, std::int64_t to) {

@@ -64,6 +64,16 @@ RotarySpec longrope(const Arguments& given) {
   return replaced(given, rule);
 }
 
+/// The other fields are the usual ones, or those of a model that has this rule already.
+template <class Rule>
+RotarySpec scaled_from_original(const Arguments& given) {
+  Rule rule;
+  if (const auto* own = std::get_if<Rule>(&given.spec.rule)) rule = *own;
+  rule.factor = given.number;
+  rule.original_max_position_embeddings = given.original();
+  return replaced(given, rule);
+}
+
 RotarySpec other_base(const Arguments& given) {
   RotarySpec result = replaced(given, rotary::Default{});
   result.theta = given.number;
@@ -84,13 +94,8 @@ constexpr Family families[] = {
      "not match",
      [](const Arguments& given) { return replaced(given, rotary::Dynamic{given.number, given.original()}); }},
     {"yarn", "FACTOR", "fast pairs kept, slow ones interpolated, scores sharpened; the usual choice, with or without a short fine-tuning",
-     [](const Arguments& given) {
-       return replaced(given, rotary::Yarn{.factor = given.number, .original_max_position_embeddings = given.original()});
-     }},
-    {"llama3", "FACTOR", "bands as in yarn, without its sharpening; meant for long training",
-     [](const Arguments& given) {
-       return replaced(given, rotary::Llama3{.factor = given.number, .original_max_position_embeddings = given.original()});
-     }},
+     scaled_from_original<rotary::Yarn>},
+    {"llama3", "FACTOR", "bands as in yarn, without its sharpening; meant for long training", scaled_from_original<rotary::Llama3>},
     {"longrope", "FACTOR", "the model's own lists, which were searched for its own factor", longrope},
     {"theta", "BASE", "no scaling, the base whose predicted limit is the new length; needs fine-tuning", other_base},
 };

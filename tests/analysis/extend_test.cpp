@@ -47,6 +47,16 @@ TEST(Method, AMagnitudeOfTheOldRuleDoesNotStay) {
   EXPECT_EQ(gnomon::effective_attention_factor(gnomon::with_method(spec, "none", std::nullopt)), 1.5);
 }
 
+// Of gpt-oss the ramp is not truncated; a larger factor must not change that in passing.
+TEST(Method, AModelThatHasTheRuleKeepsItsFields) {
+  auto spec = llama2();
+  spec.rule = gnomon::rotary::Yarn{.factor = 32, .original_max_position_embeddings = 4096, .truncate = false};
+  const auto yarn = std::get<gnomon::rotary::Yarn>(gnomon::with_method(spec, "yarn:64", 4096).rule);
+  EXPECT_EQ(yarn.factor, 64);
+  EXPECT_FALSE(yarn.truncate);
+  EXPECT_TRUE(std::get<gnomon::rotary::Yarn>(gnomon::with_method(llama2(), "yarn:64", 4096).rule).truncate);
+}
+
 TEST(Method, RefusesWhatItCannotMean) {
   EXPECT_NE(message(llama2(), "nope:2", 4096).find("known: none, linear:FACTOR, ntk:FACTOR"), std::string::npos);
   for (const std::string_view bad :
@@ -146,7 +156,11 @@ TEST(Extend, LengthsOfAModel) {
   model.groups[0].spec.rotary = llama2();
   EXPECT_THROW(gnomon::training_of(model), gnomon::Error);
   model.declared = 131072, model.derived = 65536, model.original = 8192;
-  EXPECT_EQ(gnomon::training_of(model).length, 131072);  // as of Llama 3.1, whose factor is no ratio of lengths
+  EXPECT_EQ(gnomon::training_of(model).length, 131072);
+  model.derived = 262144;  // as of Llama 3.2, whose factor is no ratio of lengths
+  model.groups[0].spec.rotary->rule = gnomon::rotary::Llama3{.factor = 32, .original_max_position_embeddings = 8192};
+  EXPECT_EQ(gnomon::training_of(model).length, 131072);
+  model.groups[0].spec.rotary = llama2();
   EXPECT_EQ(gnomon::training_of(model).original, 8192);
   model.declared = 32768, model.derived = 131072;  // as of Yarn-Mistral
   EXPECT_EQ(gnomon::training_of(model).length, 131072);

@@ -24,7 +24,8 @@ struct Training {
 
 /// Of a model's layer, or of its only rotary group. Factors count from the original length the files state, else from the declared one.
 /// With a scaling the model is taken as trained up to the length that it implies or that the files declare, the larger one; with dynamic,
-/// which is made for texts beyond the training, up to where its base starts to grow. Throws Error(invalid_argument) when no length is
+/// which is made for texts beyond the training, up to where its base starts to grow; with llama3, whose factor is no
+/// ratio of lengths, up to the declared length. Throws Error(invalid_argument) when no length is
 /// stated, and what rotary_of() throws.
 Training training_of(const Model& model, std::optional<int> layer = std::nullopt);
 

@@ -21,7 +21,7 @@ std::string_view method_advice(std::string_view method);
 /// `original` a context becomes:
 ///   none                               the spec as it is
 ///   linear:F ntk:F dynamic:F           as the rule of that name
-///   yarn:F llama3:F                    with their usual fields (32 and 1; 1 and 4)
+///   yarn:F llama3:F                    with their usual fields, or those of a spec that has the rule already
 ///   longrope:F                         the lists of the spec, which must be longrope
 ///   theta:BASE                         no scaling, another base
 /// Throws Error(invalid_argument) that lists the methods for a text of another form, a factor below 1, a base not above 1, a method that
