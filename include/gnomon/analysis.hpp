@@ -2,6 +2,7 @@
 // ⑤ Analysis: what encodings do, shown on small numbers.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -61,5 +62,42 @@ OrderReport check_order(const RotarySpec& spec);
 
 /// The same for rotations of queries and of keys made elsewhere, which should be those of the spec.
 OrderReport check_order(const RotarySpec& spec, const RotateRows& rotate_queries, const RotateRows& rotate_keys);
+
+/// Scores have drifted once the mean cosine has fallen by more than this.
+inline constexpr double drift_limit = 0.01;
+
+/// The distance from which two rotations are apart, and how far the search for it went.
+struct Parting {
+  std::optional<std::int64_t> position;  ///< the first, or nothing when there is none up to `searched`
+  std::int64_t searched = 0;             ///< no earlier position and, without one, none up to this
+};
+
+/// How far the scores of two rotations of one head are apart at a distance d: the mean over the D channels of the cosine between what they
+/// make of a unit vector along each, trace(A(d)ᵀ B(d)) / D. Where both turn the same pairs of channels this is the mean of
+/// cos((inv_a - inv_b) d) over the pairs of the head; channels that do not turn have frequency 0. All axes stand at the same distance, as
+/// in text; magnitudes do not count. Phases are integers, so the angles are exact at every distance.
+class Drift {
+ public:
+  /// `length` as in frequencies(). Throws what frequencies() throws, and Error(invalid_argument) for heads of different widths.
+  Drift(const RotarySpec& a, const RotarySpec& b, std::optional<std::int64_t> length = std::nullopt);
+
+  /// 1 at distance 0 and for equal rotations.
+  double mean_cosine(std::int64_t distance) const;
+
+  /// The first distance at which 1 - mean_cosine exceeds `limit`, searched up to 2^33. No crossing is missed, however short: an interval is
+  /// skipped only when a bound over all of it forbids one. A drift that stays close to the limit would make the search long: it ends early
+  /// then, and `searched` says where.
+  Parting parting(double limit = drift_limit) const;
+
+ private:
+  /// weight * cos(2π step d), step in units of 2^-64 turn, at most half a turn.
+  struct Term {
+    std::uint64_t step;
+    double weight;
+  };
+  double least_mean_cosine(std::int64_t first, std::int64_t last) const;
+  std::vector<Term> terms_;
+  double total_ = 0;  // of the weights: two for each channel
+};
 
 }  // namespace gnomon
