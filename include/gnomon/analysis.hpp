@@ -9,6 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "gnomon/analysis/aliasing.hpp"
+#include "gnomon/analysis/base_bound.hpp"
+#include "gnomon/analysis/decay.hpp"
+#include "gnomon/analysis/extend.hpp"
+#include "gnomon/analysis/method.hpp"
+#include "gnomon/analysis/precision.hpp"
+#include "gnomon/analysis/scaling_laws.hpp"
 #include "gnomon/positions.hpp"
 #include "gnomon/spec.hpp"
 #include "gnomon/tensor.hpp"
