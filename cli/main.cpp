@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gnomon, the command line. Exit codes: 0; 1 for doubts (inspect) and checks that fail (check-order); 2 for wrong use, unreadable input and
-// numbers that cannot be made.
+// gnomon, the command line. Exit codes: 0; 1 for doubts (inspect), losses (convert --verify) and checks that fail (check-order); 2 for
+// wrong use, unreadable input and numbers that cannot be made.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int failure = 2;
 
-constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect, add_freqs,      add_table,
+constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect, add_convert,    add_freqs, add_table,
                                            add_check_order, add_bench,   add_version, add_completion, add_help};
 
 std::string root_footer() {

@@ -22,7 +22,12 @@ class RotarySource {
   /// else the path of a model. Warnings about a model go to standard error. Throws Misuse or Error.
   RotarySpec read() const;
 
+  /// The path where a model was named, for verbs that take all of it, and whether a layer was named beside it. Throws Misuse as read().
+  std::optional<std::string> model_path() const;
+  bool names_layer() const { return layer_option_->count() > 0; }
+
  private:
+  const std::string& text() const;
   std::optional<int> layer() const { return layer_option_->count() > 0 ? std::optional(layer_) : std::nullopt; }
 
   std::string path_, rotary_;

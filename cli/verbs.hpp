@@ -19,6 +19,7 @@ struct Verb {
 Verb add_list(CLI::App& root);
 Verb add_explain(CLI::App& root);
 Verb add_inspect(CLI::App& root);
+Verb add_convert(CLI::App& root);
 Verb add_freqs(CLI::App& root);
 Verb add_table(CLI::App& root);
 Verb add_check_order(CLI::App& root);

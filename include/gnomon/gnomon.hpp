@@ -25,4 +25,5 @@
 
 // ⑤ files: from a checkpoint to the set-up of each layer; analysis: what encodings do, on small numbers
 #include "gnomon/analysis.hpp"
+#include "gnomon/convert.hpp"
 #include "gnomon/model.hpp"
