@@ -26,12 +26,13 @@ std::string root_footer() {
          "  gnomon inspect model.gguf              what a model declares about position, and what is doubtful\n"
          "  gnomon explain yarn                    what a rule does, and what it needs\n"
          "  gnomon freqs config.json --json        the frequencies of a model\n"
+         "  gnomon convert config.json --to vllm   the same setting in another engine's words, and what is lost\n"
          "  gnomon check-order                     why position is needed, and that each rule gives it\n"
          "  gnomon table config.json --positions 0:8192 --out rope.npy\n"
          "  gnomon eval model.gguf --text book.txt --method none --method yarn:4\n"
          "\nA rule is named by a model's path, an object '{\"rule\": …}' or a file @FILE with one. gnomon VERB --help tells more.\n"
-         "Exit codes: 0; 1 when inspect has doubts or check-order fails; 2 for wrong use, unreadable input, and numbers that cannot be "
-         "made.";
+         "Exit codes: 0; 1 when inspect has doubts, convert --verify loses something or check-order fails; 2 for wrong use, unreadable "
+         "input, and numbers that cannot be made.";
 }
 
 void set_up(CLI::App& root) {

@@ -13,6 +13,7 @@ import sys
 
 from gnomon._core import (
     AbsoluteSpec,
+    Conversion,
     Doubt,
     EmbeddingTable,
     Error,
@@ -26,6 +27,7 @@ from gnomon._core import (
     absolute,
     add_positions,
     bias,
+    convert,
     convert_layout,
     embed_tokens,
     embedding_table,
@@ -43,6 +45,7 @@ from gnomon._core import (
 
 __all__ = [
     "AbsoluteSpec",
+    "Conversion",
     "Doubt",
     "EmbeddingTable",
     "Error",
@@ -56,6 +59,7 @@ __all__ = [
     "absolute",
     "add_positions",
     "bias",
+    "convert",
     "convert_layout",
     "embed_tokens",
     "embedding_table",

@@ -23,6 +23,7 @@ void bind_rotate(nanobind::module_& module);
 void bind_layout(nanobind::module_& module);
 void bind_embed(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
+void bind_convert(nanobind::module_& module);
 
 /// Positions as Python hands them in, kept alive beside the view of them.
 struct PythonPositions {

@@ -14,4 +14,5 @@ NB_MODULE(_core, module) {
   bind_rotate(module);
   bind_layout(module);
   bind_model(module);
+  bind_convert(module);
 }

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from rule_texts import DEFAULT
 
-VERBS = ["list", "explain", "inspect", "freqs", "table", "check-order", "version", "completion", "help"]
+VERBS = ["list", "explain", "inspect", "convert", "freqs", "table", "check-order", "version", "completion", "help"]
 
 
 def test_the_help_of_the_program(gnomon):

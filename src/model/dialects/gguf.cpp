@@ -16,6 +16,8 @@ constexpr Engine engine{"llama.cpp", rules};
 constexpr std::string_view divisors_tensor = "rope_freqs.weight", long_tensor = "rope_factors_long.weight",
                            short_tensor = "rope_factors_short.weight";
 
+constexpr std::size_t most_sections = 4;
+
 /// These architectures scale no layer with a window; the others have one scaling for all.
 bool sliding_is_unscaled(const Frame& frame) {
   const auto is = [&](std::string_view name) { return frame.architecture.starts_with(name); };
@@ -68,9 +70,9 @@ void write_rule(const Rule&, const RotarySpec& said, Writer& writer) {
 void write_leading(const RotarySpec& said, Writer& writer) {
   writer.key("rope.freq_base", "f32", said.theta > 0 ? said.theta : usual_theta);
   writer.key("rope.dimension_count", "u32", said.rotary_dim);
-  if (!said.sections.empty()) {
+  if (!said.sections.empty() && said.sections.size() <= most_sections) {
     std::vector<int> four = said.sections;
-    four.resize(4);
+    four.resize(most_sections);
     writer.key("rope.dimension_sections", "array i32", four);
   }
   std::visit([&](const auto& rule) { write_rule(rule, said, writer); }, said.rule);
@@ -82,7 +84,7 @@ void write_leading(const RotarySpec& said, Writer& writer) {
 void check(const RotarySpec& said, std::size_t layer, Remarks& remarks) {
   check_ramp(engine, said, false, layer, remarks);
   check_axes_in_ggml(said, layer, remarks);
-  if (said.sections.size() > 4) remarks.lose(layer, "axes", "GGUF has room for the sections of four axes");
+  if (said.sections.size() > most_sections) remarks.lose(layer, "axes", "GGUF has room for the sections of four axes");
   if (std::holds_alternative<rotary::Longrope>(said.rule)) {
     remarks.lose(layer, "frequencies", "llama.cpp chooses a list of longrope by the configured context and keeps it for every sequence");
   }

@@ -76,10 +76,12 @@ OrderedJson write_v5(const Request& request, Remarks& remarks) {
 
 ReadBack read_v5(const OrderedJson& setting, const Frame& frame) {
   ReadBack result;
-  const bool by_type = is_by_layer_type(setting["rope_parameters"]);
+  OrderedJson keys = setting;
+  const OrderedJson& parameters = setting["rope_parameters"];
   for (std::size_t layer = 0; layer < frame.layers.size(); layer++) {
-    result.push_back(read_as_config(setting, frame, layer));
-    if (!result.back() || !by_type) continue;
+    keys["rope_parameters"] = block_of_layer(parameters, frame.layers[layer]);
+    result.push_back(read_as_config(keys, frame, layer));
+    if (!result.back() || !is_by_layer_type(parameters)) continue;
     if (auto* yarn = std::get_if<rotary::Yarn>(&result.back()->rule)) yarn->truncate = true;  // it looks for the flag beside the types
   }
   return result;
