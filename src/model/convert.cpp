@@ -219,6 +219,19 @@ class Comparison {
   Conversion& result_;
 };
 
+/// What is lost alike in several groups of layers is said once.
+void merge_losses(std::vector<Loss>& losses) {
+  for (std::size_t i = 0; i < losses.size(); i++) {
+    for (std::size_t j = losses.size() - 1; j > i; j--) {
+      if (losses[j].field != losses[i].field || losses[j].message != losses[i].message || losses[j].mean_cosine != losses[i].mean_cosine)
+        continue;
+      losses[i].layers.insert(losses[i].layers.end(), losses[j].layers.begin(), losses[j].layers.end());
+      std::sort(losses[i].layers.begin(), losses[i].layers.end());
+      losses.erase(losses.begin() + static_cast<std::ptrdiff_t>(j));
+    }
+  }
+}
+
 void compare_dual_chunk(const Model& model, Dialect dialect, Conversion& result) {
   if (dialect == Dialect::vllm) return;
   for (const auto& group : model.groups) {
@@ -318,6 +331,7 @@ Conversion convert(const Model& model, Dialect dialect, const ConvertOptions& op
   if (options.context) request.context = *options.context;
   Conversion result = convert_asked(asked, dialect, options.compatible);
   compare_dual_chunk(model, dialect, result);
+  merge_losses(result.losses);
   return result;
 }
 

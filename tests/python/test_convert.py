@@ -421,6 +421,10 @@ def test_what_cannot_be_converted_is_refused(tmp_path):
     with pytest.raises(gnomon.Error, match="custom"):
         gnomon.convert(custom, "vllm")
     assert not gnomon.convert(custom, "gguf").losses
+    huge = gnomon.RotarySpec(gnomon.rotary.Default(), theta=1e300, head_dim=8)
+    for dialect in ("gguf", "llama.cpp"):
+        with pytest.raises(gnomon.Error, match="float32"):
+            gnomon.convert(huge, dialect)
     model = write_config(tmp_path, model_type="mistral")
     with pytest.raises(gnomon.Error, match="theta-missing"):
         gnomon.convert(model, "vllm")

@@ -54,7 +54,7 @@ OrderedJson write(const Request& request, Remarks& remarks) {
     if (std::holds_alternative<rotary::Xpos>(spec.rule) && !std::holds_alternative<rotary::Xpos>(request.frame.layers[layer].own.rule)) {
       remarks.lose(layer, "decay", fmt::format("{} has no magnitudes that decay with the distance", name));
     }
-    if (layer > 0) remarks.lose(layer, "frequencies", fmt::format("{} has one alpha and one scale for all layers", name));
+    if (layer > 0 && spec != asked) remarks.lose(layer, "frequencies", fmt::format("{} has one alpha and one scale for all layers", name));
   }
   return setting;
 }

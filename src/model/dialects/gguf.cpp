@@ -33,7 +33,12 @@ class Writer {
   void key(std::string_view name, std::string_view type, OrderedJson value) {
     add(prefix_ + "." + std::string(name), type, std::move(value));
   }
-  void tensor(std::string_view name, const std::vector<double>& values) { add(std::string(name), "tensor f32", values); }
+  void number(std::string_view name, double value) { key(name, "f32", as_f32(value)); }
+  void tensor(std::string_view name, const std::vector<double>& values) {
+    OrderedJson list = OrderedJson::array();
+    for (const double value : values) list.push_back(as_f32(value));
+    add(std::string(name), "tensor f32", std::move(list));
+  }
   OrderedJson take() { return std::move(keys_); }
 
  private:
@@ -47,14 +52,14 @@ class Writer {
 void write_rule(const rotary::Default&, const RotarySpec&, Writer&) {}
 void write_rule(const rotary::Linear& rule, const RotarySpec&, Writer& writer) {
   writer.key("rope.scaling.type", "string", "linear");
-  writer.key("rope.scaling.factor", "f32", rule.factor);
+  writer.number("rope.scaling.factor", rule.factor);
 }
 void write_rule(const rotary::Yarn& rule, const RotarySpec&, Writer& writer) {
   writer.key("rope.scaling.type", "string", "yarn");
-  writer.key("rope.scaling.factor", "f32", rule.factor);
+  writer.number("rope.scaling.factor", rule.factor);
   writer.key("rope.scaling.original_context_length", "u32", rule.original_max_position_embeddings);
-  writer.key("rope.scaling.yarn_beta_fast", "f32", rule.beta_fast);
-  writer.key("rope.scaling.yarn_beta_slow", "f32", rule.beta_slow);
+  writer.number("rope.scaling.yarn_beta_fast", rule.beta_fast);
+  writer.number("rope.scaling.yarn_beta_slow", rule.beta_slow);
 }
 void write_rule(const rotary::Longrope& rule, const RotarySpec&, Writer& writer) {
   writer.key("rope.scaling.type", "string", "longrope");
@@ -68,7 +73,7 @@ void write_rule(const Rule&, const RotarySpec& said, Writer& writer) {
 }
 
 void write_leading(const RotarySpec& said, Writer& writer) {
-  writer.key("rope.freq_base", "f32", said.theta > 0 ? said.theta : usual_theta);
+  writer.number("rope.freq_base", said.theta > 0 ? said.theta : usual_theta);
   writer.key("rope.dimension_count", "u32", said.rotary_dim);
   if (!said.sections.empty() && said.sections.size() <= most_sections) {
     std::vector<int> four = said.sections;
@@ -78,7 +83,7 @@ void write_leading(const RotarySpec& said, Writer& writer) {
   std::visit([&](const auto& rule) { write_rule(rule, said, writer); }, said.rule);
   const auto* yarn = std::get_if<rotary::Yarn>(&said.rule);
   const double multiplier = effective_attention_factor(said) / (yarn != nullptr ? yarn_magnitude(yarn->factor) : 1);
-  if (multiplier != 1) writer.key("rope.scaling.attn_factor", "f32", multiplier);
+  if (multiplier != 1) writer.number("rope.scaling.attn_factor", multiplier);
 }
 
 void check(const RotarySpec& said, std::size_t layer, Remarks& remarks) {
@@ -102,9 +107,10 @@ void write_sliding(const Request& request, const std::vector<RotarySpec>& said, 
   for (std::size_t layer = 1; layer < said.size(); layer++) {
     const RotarySpec& spec = said[layer];
     const bool sliding = is_sliding(request.frame.layers[layer]) && !is_sliding(request.frame.layers.front()), first = sliding && !found;
-    if (first && spec.theta != said.front().theta) writer.key("rope.freq_base_swa", "f32", spec.theta > 0 ? spec.theta : usual_theta);
+    if (first && spec.theta != said.front().theta) writer.number("rope.freq_base_swa", spec.theta > 0 ? spec.theta : usual_theta);
     if (first && spec.rotary_dim != said.front().rotary_dim) writer.key("rope.dimension_count_swa", "u32", spec.rotary_dim);
     found = found || sliding;
+    if (spec == said.front()) continue;
     remarks.lose(layer, "frequencies",
                  sliding ? "layers with a window have a base of their own in GGUF, but scaling is the architecture's"
                          : "GGUF tells layers apart by their window only");

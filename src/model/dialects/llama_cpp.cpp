@@ -32,7 +32,7 @@ bool follows_flags(const Frame& frame, std::size_t layer) {
 class Flags {
  public:
   void add(std::string_view flag, std::string value) { flags_.push_back(flag), flags_.push_back(std::move(value)); }
-  void add(std::string_view flag, double value) { add(flag, fmt::format("{}", value)); }
+  void add(std::string_view flag, double value) { add(flag, fmt::format("{}", as_f32(value))); }
   OrderedJson take() { return std::move(flags_); }
 
  private:

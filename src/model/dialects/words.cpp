@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "gnomon/frequencies.hpp"
 #include "model/formats.hpp"
@@ -192,7 +193,7 @@ std::vector<double> divisors_of(const RotarySpec& spec, std::optional<std::int64
   const auto with = frequencies(spec, Numerics::exact, length).inv_freq, without = frequencies(plain).inv_freq;
   std::vector<double> result;
   for (std::size_t i = 0; i < with.size(); i++) {
-    result.push_back(with[i] == 0 ? 1e30 : without[i] / with[i]);
+    result.push_back(std::min(without[i] / with[i], 1e30));  // also of a pair that stands still
   }
   return result;
 }
@@ -202,6 +203,13 @@ RotarySpec with_divisors(const RotarySpec& spec, const std::vector<double>& divi
   rotary::Custom rule{frequencies(spec, Numerics::exact, length).inv_freq};
   for (std::size_t i = 0; i < rule.inv_freq_given.size(); i++) rule.inv_freq_given[i] /= divisors[i];
   return with_rule(spec, rule, 0);
+}
+
+double as_f32(double value) {
+  if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
+    throw Error(ErrorCode::unsupported, fmt::format("{} is too large for the float32 that llama.cpp keeps it in", value));
+  }
+  return std::stod(fmt::format("{}", static_cast<float>(value)));
 }
 
 // ggml gives axis a the pairs a, a + 3, … below 3 * sections[a], and what is left a fourth position id, which is 0 in text.

@@ -65,6 +65,10 @@ RotarySpec with_divisors(const RotarySpec& spec, const std::vector<double>& divi
 std::vector<double> divisors_of(const RotarySpec& spec, std::optional<std::int64_t> length);
 inline constexpr double usual_theta = 10000;
 
+/// A value for an engine that holds it as float32: the shortest decimal that reads back to the same one. Throws Error(unsupported) for one
+/// that is too large.
+double as_f32(double value);
+
 /// What llama.cpp takes from the files of a model however it is set up: pairs that follow no axis of a rotation whose axes take turns.
 void check_axes_in_ggml(const RotarySpec& spec, std::size_t layer, Remarks& remarks);
 
