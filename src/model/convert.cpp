@@ -100,6 +100,7 @@ Asked rotating_layers(const Model& model) {
   }
   asked.request.frame.model_type = model.type;
   asked.request.frame.architecture = architecture_of(model);
+  asked.request.frame.is_gguf = model.format == "gguf";
   asked.request.frame.declared = model.declared;
   for (const auto& layer : asked.request.frame.layers) asked.request.asked.push_back(layer.own);
   return asked;
@@ -347,7 +348,7 @@ Conversion convert(const RotarySpec& spec, Dialect dialect, const ConvertOptions
   if (own.theta <= 0) own.theta = 10000;
   Asked asked;
   asked.layers = {{}};
-  asked.request.frame = {"", "llama", {}, {{"full_attention", own}}};
+  asked.request.frame = {"", "llama", false, {}, {{"full_attention", own}}};
   asked.request.asked = {with_method(spec, options.method, std::nullopt)};
   asked.request.context = options.context.value_or(reach(asked.request.asked.front(), 0));
   return convert_asked(asked, dialect, options.compatible);

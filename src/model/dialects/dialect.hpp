@@ -25,6 +25,7 @@ struct LayerFrame {
 struct Frame {
   std::string model_type;                ///< as the file spells it; empty where it is not known
   std::string architecture;              ///< the prefix of its keys in GGUF
+  bool is_gguf = false;                  ///< that file is a GGUF
   std::optional<std::int64_t> declared;  ///< the length the model's files state
   std::vector<LayerFrame> layers;        ///< at least one; the first leads: it is without a window where there is such a one
 };

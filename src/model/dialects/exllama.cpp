@@ -29,10 +29,8 @@ void write_changes(const Request& request, OrderedJson& setting, Remarks& remark
     remarks.lose(0, "frequencies", fmt::format("{} keeps the rule {} of config.json beside its settings", name, rule_name(own.rule)));
   } else if (!fit) {
     remarks.lose(0, "frequencies", fmt::format("{} has settings for a base and a scale only, not for {}", name, rule_name(asked.rule)));
-  } else if (std::holds_alternative<rotary::Dynamic>(asked.rule)) {
-    remarks.lose(
-        0, "frequencies",
-        fmt::format("{} has no base that grows with the sequence; the base for {} tokens is used for every length", name, request.context));
+  } else if (depends_on_length(asked)) {
+    remarks.lose(0, "frequencies", fixed_length_reason(name, request, 0));
   }
   if (!is_plain(own) || !fit) return;
   setting["rope_alpha"] = alpha_of(fit->theta / own.theta, own.rotary_dim);

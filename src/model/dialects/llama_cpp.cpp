@@ -11,7 +11,7 @@ namespace gnomon::files {
 namespace {
 
 constexpr std::string_view rules[] = {"default", "linear", "yarn"};
-constexpr Engine engine{"a flag of llama.cpp", rules};
+constexpr Engine engine{"the command line of llama.cpp", rules};
 constexpr std::string_view rules_in_tensors[] = {"llama3", "proportional", "custom", "longrope"};
 
 /// Whether the GGUF of a layer holds its frequencies as tensors, which no flag takes away.
@@ -19,10 +19,19 @@ bool is_in_tensors(const RotarySpec& own) {
   return std::find(std::begin(rules_in_tensors), std::end(rules_in_tensors), rule_name(own.rule)) != std::end(rules_in_tensors);
 }
 
-/// The multiplier in the file: of the magnitude that the file's own rule implies.
-double file_multiplier(const RotarySpec& own) {
+/// What yarn with a factor implies: the files of MLA models have mscale_all_dim, others do not.
+double implied_magnitude(double factor, const RotarySpec& own) {
   const auto* yarn = std::get_if<rotary::Yarn>(&own.rule);
-  return effective_attention_factor(own) / (yarn != nullptr ? yarn_magnitude(yarn->factor) : 1);
+  if (yarn == nullptr || own.rotary_offset == 0) return yarn_magnitude(factor);
+  return rotary::Yarn{.factor = factor, .mscale = yarn->mscale, .mscale_all_dim = yarn->mscale_all_dim}.attention_factor();
+}
+
+/// The multiplier of the magnitude in the file. Converters write one for longrope only; a GGUF at hand has what it has.
+double file_multiplier(const Frame& frame, const RotarySpec& own) {
+  if (std::holds_alternative<rotary::Longrope>(own.rule)) return effective_attention_factor(own);
+  if (!frame.is_gguf) return 1;
+  const auto* yarn = std::get_if<rotary::Yarn>(&own.rule);
+  return effective_attention_factor(own) / (yarn != nullptr ? implied_magnitude(yarn->factor, own) : 1);
 }
 
 bool follows_flags(const Frame& frame, std::size_t layer) {
@@ -39,8 +48,9 @@ class Flags {
   OrderedJson flags_ = OrderedJson::array();
 };
 
-void write_rule(const RotarySpec& said, const RotarySpec& own, Flags& flags, Remarks& remarks) {
-  const double magnitude = effective_attention_factor(said);
+void write_rule(const RotarySpec& said, const Frame& frame, Flags& flags, Remarks& remarks) {
+  const RotarySpec& own = frame.layers.front().own;
+  const double magnitude = effective_attention_factor(said), multiplier = file_multiplier(frame, own);
   if (const auto* yarn = std::get_if<rotary::Yarn>(&said.rule)) {
     flags.add("--rope-scaling", "yarn");
     flags.add("--rope-scale", yarn->factor);
@@ -50,15 +60,15 @@ void write_rule(const RotarySpec& said, const RotarySpec& own, Flags& flags, Rem
     check_ramp({"llama.cpp", {}}, said, false, 0, remarks);
     remarks.lose(
         0, "attention_factor",
-        fmt::format("llama.cpp overwrites --yarn-attn-factor beside yarn: the magnitude is {} times rope.scaling.attn_factor of the "
-                    "file, which can hold {} (--to gguf)",
-                    yarn_magnitude(yarn->factor), magnitude / yarn_magnitude(yarn->factor)));
+        fmt::format("llama.cpp overwrites --yarn-attn-factor beside yarn; the key rope.scaling.attn_factor of the file can hold {} "
+                    "(--to gguf)",
+                    magnitude / implied_magnitude(yarn->factor, own)));
     return;
   }
   const auto* linear = std::get_if<rotary::Linear>(&said.rule);
   flags.add("--rope-scaling", linear != nullptr ? "linear" : "none");
   if (linear != nullptr) flags.add("--rope-scale", linear->factor);
-  if (const double multiplier = magnitude / file_multiplier(own); multiplier != 1) flags.add("--yarn-attn-factor", multiplier);
+  if (magnitude != multiplier) flags.add("--yarn-attn-factor", magnitude / multiplier);
 }
 
 void check_tensors(const RotarySpec& asked, const RotarySpec& own, Remarks& remarks) {
@@ -92,7 +102,7 @@ OrderedJson write(const Request& request, Remarks& remarks) {
   const RotarySpec said = leading(request, remarks);
   Flags flags;
   flags.add("--rope-freq-base", said.theta);
-  write_rule(said, own, flags, remarks);
+  write_rule(said, request.frame, flags, remarks);
   if (request.context > 0) flags.add("--ctx-size", fmt::format("{}", request.context));
   for (std::size_t layer = 1; layer < request.asked.size(); layer++) {
     const std::string why = follows_flags(request.frame, layer) ? "flags set one rule for all layers without a window"
@@ -142,9 +152,9 @@ RotarySpec read_layer(const Arguments& flags, const Frame& frame, const LayerFra
                              .original_max_position_embeddings = flags.count("--yarn-orig-ctx").value_or(context.value_or(1)),
                              .beta_fast = flags.number("--yarn-beta-fast", 32),
                              .beta_slow = flags.number("--yarn-beta-slow", 1)};
-    magnitude = yarn_magnitude(factor);
+    magnitude = implied_magnitude(factor, layer.own);
   }
-  magnitude *= file_multiplier(layer.own);
+  magnitude *= file_multiplier(frame, layer.own);
   if (magnitude != effective_attention_factor(spec)) spec.attention_factor = magnitude;
   return is_in_tensors(layer.own) ? with_divisors(spec, divisors_of(layer.own, context), context) : spec;
 }

@@ -52,6 +52,16 @@ std::optional<BaseAndScale> base_and_scale(const RotarySpec& spec, std::optional
   return found;
 }
 
+bool depends_on_length(const RotarySpec& spec) {
+  return std::holds_alternative<rotary::Dynamic>(spec.rule) || std::holds_alternative<rotary::Longrope>(spec.rule);
+}
+
+std::string fixed_length_reason(std::string_view engine, const Request& request, std::size_t layer) {
+  const std::string length = request.context > 0 ? fmt::format("{} tokens", request.context) : "the trained length";
+  return fmt::format("{} decides nothing by the length of a sequence; what {} gives for {} is used for every length", engine,
+                     rule_name(request.asked[layer].rule), length);
+}
+
 RotarySpec in_rules_of(const Engine& engine, const Request& request, std::size_t layer, Remarks& remarks) {
   const RotarySpec& asked = request.asked[layer];
   const std::string_view rule = rule_name(asked.rule);
@@ -62,10 +72,8 @@ RotarySpec in_rules_of(const Engine& engine, const Request& request, std::size_t
                            fmt::format("{} has no magnitudes that decay with the distance (xpos); pairs only turn", engine.name));
   }
   if (fit && (fit->scale == 1 || (fit->scale > 1 && knows(engine.rules, "linear")))) {
-    if (std::holds_alternative<rotary::Dynamic>(asked.rule)) {
-      const auto reason = fmt::format("{} has no base that grows with the sequence; the base for {} tokens is used for every length",
-                                      engine.name, request.context > 0 ? fmt::format("{}", request.context) : "the trained number of");
-      remarks.lose(layer, "frequencies", reason);
+    if (depends_on_length(asked)) {
+      remarks.lose(layer, "frequencies", fixed_length_reason(engine.name, request, layer));
     } else if (fit->theta != asked.theta) {
       remarks.note(fmt::format("{} has no rule {}; the same frequencies are written as base {}", engine.name, rule, fit->theta));
     }

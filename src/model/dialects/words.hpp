@@ -26,6 +26,10 @@ struct Engine {
 /// rule changes. Throws Error(unsupported) where there is no base to fall back to.
 RotarySpec in_rules_of(const Engine& engine, const Request& request, std::size_t layer, Remarks& remarks);
 
+/// Whether the frequencies depend on the length of the sequence, and why an engine that decides nothing by it loses them.
+bool depends_on_length(const RotarySpec& spec);
+std::string fixed_length_reason(std::string_view engine, const Request& request, std::size_t layer);
+
 /// A magnitude for a rule the engine applies none with.
 void check_magnitude(const Engine& engine, const RotarySpec& said, std::span<const std::string_view> with_magnitude, std::size_t layer,
                      Remarks& remarks);
