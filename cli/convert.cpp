@@ -40,9 +40,9 @@ std::string layers_text(const std::vector<int>& layers) {
 
 std::string cost_text(const Loss& loss) {
   if (!loss.mean_cosine) return "";
-  const std::string from = loss.apart_from ? fmt::format("scores drift by more than 1 % from distance {} on", *loss.apart_from)
-                                           : "scores drift by less than 1 %";
-  return fmt::format(". {}; mean cosine {:.3g} at {}", from, *loss.mean_cosine, loss.at);
+  const std::string from = loss.apart_from ? fmt::format("Scores drift by more than 1 % from distance {} on", *loss.apart_from)
+                                           : "Scores drift by less than 1 %";
+  return fmt::format(". {}, mean cosine {:.3g} at {}", from, *loss.mean_cosine, loss.at);
 }
 
 void tell(const Conversion& conversion, bool several) {

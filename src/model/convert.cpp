@@ -120,6 +120,13 @@ std::int64_t reach(const RotarySpec& spec, std::int64_t trained) {
       spec.rule);
 }
 
+/// The length of a model's own setting: the declared one, unless that stands before a scaling that is always in force.
+std::int64_t own_context(const Model& model, const RotaryRule& rule) {
+  const auto declared = model.declared.value_or(0), derived = model.derived.value_or(0);
+  const bool extends = std::holds_alternative<rotary::Yarn>(rule) || std::holds_alternative<rotary::Linear>(rule);
+  return extends || declared == 0 ? std::max(declared, derived) : declared;
+}
+
 /// A method replaces the rule of all layers that rotate where they agree, and of those without a window where they do not.
 void apply_method(const std::string& method, std::optional<std::int64_t> trained, Request& request) {
   const auto& layers = request.frame.layers;
@@ -194,7 +201,7 @@ class Comparison {
     loss->mean_cosine = drift.mean_cosine(loss->at);
     loss->apart_from = drift.parting().position;
     if (result_.context > 1 && numbers(wanted, 1) != numbers(wanted, result_.context)) {
-      loss->message += worst_length == 1 ? " (measured for short sequences)" : fmt::format(" (measured for sequences of {})", worst_length);
+      loss->message += worst_length == 1 ? "; short sequences differ most" : "; long sequences differ most";
     }
   }
 
@@ -327,7 +334,7 @@ Conversion convert(const Model& model, Dialect dialect, const ConvertOptions& op
     apply_method(options.method, trained, request);
     request.context = reach(request.asked.front(), trained.value_or(0));
   } else {
-    request.context = std::max(model.declared.value_or(0), model.derived.value_or(0));
+    request.context = own_context(model, request.asked.front().rule);
   }
   if (options.context) request.context = *options.context;
   Conversion result = convert_asked(asked, dialect, options.compatible);

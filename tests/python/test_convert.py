@@ -334,6 +334,26 @@ def write_config(folder, **keys):
     return gnomon.read_model(folder)
 
 
+def test_the_length_is_the_declared_one_unless_a_scaling_reaches_farther(tmp_path):
+    llama3 = {
+        "rope_type": "llama3",
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    model = write_config(tmp_path, rope_theta=5e5, rope_scaling=llama3, max_position_embeddings=131072)
+    assert gnomon.convert(model, "vllm").context == 131072  # 32 * 8192 is not what Llama 3.2 is meant for
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    model = write_config(tmp_path, rope_theta=1e6, rope_scaling=yarn, max_position_embeddings=40960)
+    assert gnomon.convert(model, "vllm").context == 131072
+    dynamic = {"rope_type": "dynamic", "factor": 2.0}
+    model = write_config(tmp_path, rope_theta=1e6, rope_scaling=dynamic, max_position_embeddings=32768)
+    assert not gnomon.convert(model, "vllm").losses  # up to the trained length the base does not grow
+    assert fields(gnomon.convert(model, "vllm", context=65536)) == ["frequencies"]
+    assert gnomon.convert(model, "transformers", context=65536).setting["max_position_embeddings"] == 32768
+
+
 def gemma3(folder, layers=6):
     return write_config(
         folder,

@@ -33,7 +33,7 @@ void write_changes(const Request& request, OrderedJson& setting, Remarks& remark
     remarks.lose(0, "frequencies", fixed_length_reason(name, request, 0));
   }
   if (!is_plain(own) || !fit) return;
-  setting["rope_alpha"] = alpha_of(fit->theta / own.theta, own.rotary_dim);
+  setting["rope_alpha"] = std::stod(fmt::format("{:.12g}", alpha_of(fit->theta / own.theta, own.rotary_dim)));  // 4, not 3.9999999999999973
   setting["rope_scale"] = fit->scale;
 }
 
