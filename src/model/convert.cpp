@@ -80,10 +80,19 @@ void refuse_doubtful(const Model& model) {
   }
 }
 
-std::string architecture_of(const Model& model) {
-  if (model.format == "gguf") return model.type;
-  const auto* family = files::family_of_model_type(model.type);
-  return family != nullptr && !family->architectures.empty() ? std::string(family->architectures.front()) : model.type;
+/// What the dialects know of a model beside its layers.
+void describe(const Model& model, Frame& frame) {
+  frame.model_type = model.type;
+  frame.declared = model.declared;
+  frame.is_gguf = model.format == "gguf";
+  const auto* family = frame.is_gguf ? files::family_of_architecture(model.type) : files::family_of_model_type(model.type);
+  frame.theta_key = family != nullptr ? family->theta_key : "rope_theta";
+  frame.fraction_key = family != nullptr ? family->fraction_key : "partial_rotary_factor";
+  if (frame.is_gguf) {
+    frame.architecture = model.type;
+  } else if (family != nullptr && !family->architectures.empty()) {
+    frame.architecture = family->architectures.front();
+  }
 }
 
 Asked rotating_layers(const Model& model) {
@@ -98,10 +107,7 @@ Asked rotating_layers(const Model& model) {
   if (asked.layers.empty()) {
     throw Error(ErrorCode::unsupported, fmt::format("{}: no layer rotates, so there is no rotary setting to convert", model.path));
   }
-  asked.request.frame.model_type = model.type;
-  asked.request.frame.architecture = architecture_of(model);
-  asked.request.frame.is_gguf = model.format == "gguf";
-  asked.request.frame.declared = model.declared;
+  describe(model, asked.request.frame);
   for (const auto& layer : asked.request.frame.layers) asked.request.asked.push_back(layer.own);
   return asked;
 }
@@ -355,7 +361,7 @@ Conversion convert(const RotarySpec& spec, Dialect dialect, const ConvertOptions
   if (own.theta <= 0) own.theta = 10000;
   Asked asked;
   asked.layers = {{}};
-  asked.request.frame = {"", "llama", false, {}, {{"full_attention", own}}};
+  asked.request.frame = {"", "llama", "rope_theta", "partial_rotary_factor", false, {}, {{"full_attention", own}}};
   asked.request.asked = {with_method(spec, options.method, std::nullopt)};
   asked.request.context = options.context.value_or(reach(asked.request.asked.front(), 0));
   return convert_asked(asked, dialect, options.compatible);

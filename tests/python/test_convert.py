@@ -411,6 +411,29 @@ def test_compatible_configs_are_read_alike_by_both_versions(tmp_path):
         gnomon.convert(model, "vllm", compatible=True)
 
 
+def test_a_family_is_given_its_own_spelling(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXRotaryEmbedding
+
+    model = write_config(tmp_path, model_type="gpt_neox", rotary_emb_base=20000.0, rotary_pct=0.25, max_position_embeddings=2048)
+    expected = gnomon.frequencies(
+        gnomon.RotarySpec(gnomon.rotary.Linear(factor=4), theta=20000, head_dim=128, rotary_dim=32), "hf"
+    ).inv_freq
+    for dialect in ("transformers", "transformers-v4"):
+        conversion = gnomon.convert(model, dialect, method="linear:4")
+        config = transformers.GPTNeoXConfig(hidden_size=4096, num_attention_heads=32, **conversion.setting)
+        np.testing.assert_allclose(GPTNeoXRotaryEmbedding(config).inv_freq.double().numpy(), expected, rtol=5e-7)
+    assert conversion.setting["rotary_emb_base"] == 20000.0  # its code does not see rope_theta beside a scaling, and takes 10000
+
+
+def test_a_base_that_is_a_constant_of_the_code_takes_no_method(tmp_path):
+    shape = {"n_embd": 4096, "n_layer": 2, "n_head": 16, "n_positions": 2048, "rotary_dim": 64}
+    model = write_config(tmp_path, model_type="gptj", **shape)
+    assert not gnomon.convert(model, "transformers").losses
+    assert fields(gnomon.convert(model, "transformers", method="yarn:4")) == ["attention_factor", "frequencies"]
+    assert not gnomon.convert(model, "llama.cpp", method="linear:4").losses
+
+
 def test_a_rule_that_version_4_lacks_is_lost_in_the_compatible_form():
     spec = gnomon.RotarySpec(gnomon.rotary.Proportional(partial_rotary_factor=0.5), theta=10000, head_dim=64)
     assert not gnomon.convert(spec, "transformers").losses

@@ -24,7 +24,8 @@ struct LayerFrame {
 
 struct Frame {
   std::string model_type;                ///< as the file spells it; empty where it is not known
-  std::string architecture;              ///< the prefix of its keys in GGUF
+  std::string architecture;              ///< the prefix of its keys in GGUF; empty where it is not known
+  std::string theta_key, fraction_key;   ///< how config.json spells the base and the partial width; no base: a constant of the code
   bool is_gguf = false;                  ///< that file is a GGUF
   std::optional<std::int64_t> declared;  ///< the length the model's files state
   std::vector<LayerFrame> layers;        ///< at least one; the first leads: it is without a window where there is such a one

@@ -26,6 +26,8 @@ bool sliding_is_unscaled(const Frame& frame) {
 
 bool is_sliding(const LayerFrame& layer) { return layer.type == "sliding_attention"; }
 
+std::string prefix_of(const Frame& frame) { return frame.architecture.empty() ? frame.model_type : frame.architecture; }
+
 /// Builds the list of keys.
 class Writer {
  public:
@@ -121,7 +123,11 @@ void write_sliding(const Request& request, const std::vector<RotarySpec>& said, 
 }
 
 OrderedJson write(const Request& request, Remarks& remarks) {
-  Writer writer(request.frame.architecture);
+  Writer writer(prefix_of(request.frame));
+  if (request.frame.architecture.empty()) {
+    remarks.note(
+        fmt::format("how llama.cpp names the architecture of {} is not known here; its own name is written", request.frame.model_type));
+  }
   std::vector<RotarySpec> said;
   for (std::size_t layer = 0; layer < request.asked.size(); layer++) {
     said.push_back(in_rules_of(engine, request, layer, remarks));
@@ -202,7 +208,7 @@ RotarySpec read_layer(const Keys& keys, const Frame& frame, const LayerFrame& la
 }
 
 ReadBack read(const OrderedJson& setting, const Frame& frame) {
-  const Keys keys(setting, frame.architecture);
+  const Keys keys(setting, prefix_of(frame));
   ReadBack result;
   for (const auto& layer : frame.layers) result.emplace_back(read_layer(keys, frame, layer));
   return result;

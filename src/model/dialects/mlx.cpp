@@ -63,8 +63,7 @@ OrderedJson write(const Request& request, Remarks& remarks) {
   const RotarySpec& leading = said.front();
   OrderedJson setting = OrderedJson::object();
   if (request.context > 0) setting["max_position_embeddings"] = request.context;
-  setting["rope_theta"] = leading.theta;
-  if (const auto fraction = partial_rotary_factor(leading)) setting["partial_rotary_factor"] = *fraction;
+  write_base(request.frame, leading, setting);
   setting["rope_scaling"] = nullptr;
   if (!std::holds_alternative<rotary::Default>(leading.rule)) setting["rope_scaling"] = block_for(leading);
   write_sliding_base(engine, request, said, setting, remarks);

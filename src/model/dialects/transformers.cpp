@@ -31,12 +31,27 @@ void write_length(const Request& request, const std::vector<RotarySpec>& said, O
   }
 }
 
+/// Whether the code of the model has its rotation as a constant.
+bool is_fixed(const Frame& frame) { return frame.theta_key.empty(); }
+
+ReadBack constants_of(const Frame& frame) {
+  ReadBack result;
+  for (const auto& layer : frame.layers) result.emplace_back(layer.own);
+  return result;
+}
+
 std::vector<RotarySpec> said_by(const Engine& engine, const Request& request, Remarks& remarks) {
   std::vector<RotarySpec> said;
   for (std::size_t layer = 0; layer < request.asked.size(); layer++) {
     said.push_back(in_rules_of(engine, request, layer, remarks));
     const auto& spec = said.back();
     check_magnitude(engine, spec, with_magnitude, layer, remarks);
+    if (is_fixed(request.frame)) {
+      for (const auto field : {"frequencies", "attention_factor"}) {
+        remarks.lose(layer, field,
+                     fmt::format("the code of transformers for {} has a constant base and reads no rule", request.frame.model_type));
+      }
+    }
     if (std::holds_alternative<rotary::Proportional>(spec.rule) && spec.rotary_dim != spec.head_dim && spec.rotary_offset == 0) {
       remarks.lose(layer, "width", fmt::format("{} takes proportional from the whole head", engine.name));
     }
@@ -75,6 +90,7 @@ OrderedJson write_v5(const Request& request, Remarks& remarks) {
 }
 
 ReadBack read_v5(const OrderedJson& setting, const Frame& frame) {
+  if (is_fixed(frame)) return constants_of(frame);
   ReadBack result;
   OrderedJson keys = setting;
   const OrderedJson& parameters = setting["rope_parameters"];
@@ -95,8 +111,7 @@ OrderedJson write_v4(const Request& request, Remarks& remarks) {
   check_ramp(version_4, said.front(), true, 0, remarks);
   const RotarySpec& leading = said.front();
   write_length(request, said, setting, remarks);
-  setting["rope_theta"] = leading.theta;
-  if (const auto fraction = partial_rotary_factor(leading)) setting["partial_rotary_factor"] = *fraction;
+  write_base(request.frame, leading, setting);
   setting["rope_scaling"] = nullptr;
   if (!std::holds_alternative<rotary::Default>(leading.rule) || !leading.sections.empty()) {
     OrderedJson block = block_of(leading);
@@ -118,6 +133,7 @@ OrderedJson write_v4(const Request& request, Remarks& remarks) {
 }
 
 ReadBack read_v4(const OrderedJson& setting, const Frame& frame) {
+  if (is_fixed(frame)) return constants_of(frame);
   ReadBack result;
   OrderedJson keys = setting;
   keys.erase("rope_parameters");  // not a key of this version

@@ -176,6 +176,12 @@ std::optional<double> partial_rotary_factor(const RotarySpec& spec) {
   return cut ? std::nextafter(fraction, 1.0) : fraction;
 }
 
+void write_base(const Frame& frame, const RotarySpec& said, OrderedJson& setting) {
+  if (!frame.theta_key.empty()) setting[frame.theta_key] = said.theta;
+  if (frame.fraction_key.empty()) return;
+  if (const auto fraction = partial_rotary_factor(said)) setting[frame.fraction_key] = *fraction;
+}
+
 std::optional<RotarySpec> read_as_config(const OrderedJson& keys, const Frame& frame, std::size_t layer) {
   const LayerFrame& framed = frame.layers[layer];
   const bool slice = framed.own.rotary_offset != 0;  // MLA: the rotated channels are a projection of their own

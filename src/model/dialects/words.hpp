@@ -58,6 +58,9 @@ void check_ramp(const Engine& engine, const RotarySpec& said, bool has_truncate,
 /// The fraction f with int(head_dim * f) = rotary_dim as engines compute it, for rules that rotate part of a head.
 std::optional<double> partial_rotary_factor(const RotarySpec& spec);
 
+/// Base and partial width at the top level of config.json, in the spelling of the model's family.
+void write_base(const Frame& frame, const RotarySpec& said, OrderedJson& setting);
+
 /// What transformers reads in keys of config.json for one layer of a frame; nothing where it refuses them.
 std::optional<RotarySpec> read_as_config(const OrderedJson& keys, const Frame& frame, std::size_t layer);
 
