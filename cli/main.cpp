@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gnomon, the command line. Exit codes: 0; 1 for doubts (inspect, check), differences (compare, verify, positions --check) and checks that
-// fail (check-order); 2 for wrong use, unreadable input and numbers that cannot be made.
+// gnomon, the command line. Exit codes: 0; 1 for doubts (inspect, check), differences (compare, verify, positions --check), losses (convert
+// --verify) and checks that fail (check-order); 2 for wrong use, unreadable input and numbers that cannot be made.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -15,9 +15,9 @@ namespace {
 
 constexpr int failure = 2;
 
-constexpr Verb (*built_in[])(CLI::App&) = {add_list,        add_explain, add_inspect, add_check,      add_compare, add_golden,
-                                           add_verify,      add_extend,  add_analyze, add_freqs,      add_table,   add_positions,
-                                           add_check_order, add_bench,   add_version, add_completion, add_help};
+constexpr Verb (*built_in[])(CLI::App&) = {add_list,      add_explain,     add_inspect, add_check,   add_compare,    add_convert,
+                                           add_golden,    add_verify,      add_extend,  add_analyze, add_freqs,      add_table,
+                                           add_positions, add_check_order, add_bench,   add_version, add_completion, add_help};
 
 std::string root_footer() {
   std::string text = "From the Python package:\n";
@@ -31,14 +31,13 @@ std::string root_footer() {
          "  gnomon freqs config.json --json        the frequencies of a model\n"
          "  gnomon analyze config.json             turns, decay, aliasing, and how far each dtype is safe\n"
          "  gnomon extend config.json --to 131072  what a longer context needs, and what it costs short texts\n"
+         "  gnomon convert config.json --to vllm   the same setting in another engine's words, and what is lost\n"
          "  gnomon check-order                     why position is needed, and that each rule gives it\n"
          "  gnomon table config.json --positions 0:8192 --out rope.npy\n"
          "  gnomon eval model.gguf --text book.txt --method none --method yarn:4\n"
          "\nA rule is named by a model's path, an object '{\"rule\": …}' or a file @FILE with one. gnomon VERB --help tells more.\n"
-         "Exit codes: 0; 1 for doubts (inspect, check), differences (compare, verify, positions --check) and checks that fail "
-         "(check-order);\n"
-         "2 for wrong use, unreadable input, and numbers that cannot be "
-         "made.";
+         "Exit codes: 0; 1 for doubts (inspect, check), differences (compare, verify, positions --check), losses (convert --verify) and\n"
+         "checks that fail (check-order); 2 for wrong use, unreadable input, and numbers that cannot be made.";
 }
 
 void set_up(CLI::App& root) {

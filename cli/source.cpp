@@ -37,6 +37,11 @@ RotarySpec read_rule_file(const std::string& name) {
   }
 }
 
+bool is_literal(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && text[first] == '{';
+}
+
 RotarySpec read_literal(const std::string& text) {
   try {
     return rotary_from_json(text);
@@ -86,17 +91,23 @@ bool RotarySource::given() const { return path_option_->count() + rotary_option_
 
 std::string RotarySource::name() const { return (path_.empty() ? rotary_ : path_) + (layer() ? fmt::format(", layer {}", *layer()) : ""); }
 
-RotarySource::Read RotarySource::read_all() const {
+const std::string& RotarySource::text() const {
   if (path_.empty() == rotary_.empty()) {
     throw Misuse(path_.empty() ? "a rule is needed: give a model's path, or --rotary '{…}'"
                                : "two rules were given: a path and --rotary; one is needed");
   }
-  const std::string& text = path_.empty() ? rotary_ : path_;
-  const auto first = text.find_first_not_of(" \t\r\n");
-  const bool literal = first != std::string::npos && text[first] == '{', file = text.front() == '@';
+  return path_.empty() ? rotary_ : path_;
+}
+
+std::optional<std::string> RotarySource::model_path() const {
+  return is_literal(text()) || text().front() == '@' ? std::nullopt : std::optional(text());
+}
+
+RotarySource::Read RotarySource::read_all() const {
+  const bool literal = is_literal(text()), file = text().front() == '@';
   if ((literal || file) && layer()) throw Misuse("--layer: picks a layer of a model, and a rule object was given");
-  if (literal) return {read_literal(text), std::nullopt};
-  return file ? Read{read_rule_file(text.substr(1)), std::nullopt} : read_from_model(text, layer());
+  if (literal) return {read_literal(text()), std::nullopt};
+  return file ? Read{read_rule_file(text().substr(1)), std::nullopt} : read_from_model(text(), layer());
 }
 
 }  // namespace gnomon::cli

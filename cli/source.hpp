@@ -32,10 +32,13 @@ class RotarySource {
   };
   Read read_all() const;
 
+  /// The path where a model was named, for verbs that take all of it. Throws Misuse as read().
+  std::optional<std::string> model_path() const;
   /// The layer that was picked.
   std::optional<int> layer() const { return layer_option_->count() > 0 ? std::optional(layer_) : std::nullopt; }
 
  private:
+  const std::string& text() const;
   std::string path_, rotary_;
   // Not an optional: CLI11 takes an empty text for one as "nothing", and that would pass in silence.
   int layer_ = 0;

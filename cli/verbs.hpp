@@ -21,6 +21,7 @@ Verb add_explain(CLI::App& root);
 Verb add_inspect(CLI::App& root);
 Verb add_check(CLI::App& root);
 Verb add_compare(CLI::App& root);
+Verb add_convert(CLI::App& root);
 Verb add_freqs(CLI::App& root);
 Verb add_table(CLI::App& root);
 Verb add_positions(CLI::App& root);

@@ -28,4 +28,5 @@
 #include "gnomon/analysis.hpp"
 #include "gnomon/compare.hpp"
 #include "gnomon/golden.hpp"
+#include "gnomon/convert.hpp"
 #include "gnomon/model.hpp"

@@ -14,6 +14,7 @@ import sys
 from gnomon._core import (
     AbsoluteSpec,
     Comparison,
+    Conversion,
     Doubt,
     Drift,
     EmbeddingTable,
@@ -31,6 +32,7 @@ from gnomon._core import (
     analysis,
     bias,
     compare,
+    convert,
     convert_layout,
     drift_limit,
     embed_tokens,
@@ -55,6 +57,7 @@ from gnomon._core import (
 __all__ = [
     "AbsoluteSpec",
     "Comparison",
+    "Conversion",
     "Doubt",
     "Drift",
     "EmbeddingTable",
@@ -72,6 +75,7 @@ __all__ = [
     "analysis",
     "bias",
     "compare",
+    "convert",
     "convert_layout",
     "drift_limit",
     "embed_tokens",

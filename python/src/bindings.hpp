@@ -27,6 +27,7 @@ void bind_model(nanobind::module_& module);
 void bind_compare(nanobind::module_& module);
 void bind_golden(nanobind::module_& module);
 void bind_analysis(nanobind::module_& module);
+void bind_convert(nanobind::module_& module);
 
 /// Positions as Python hands them in, kept alive beside the view of them.
 struct PythonPositions {

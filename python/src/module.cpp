@@ -18,4 +18,5 @@ NB_MODULE(_core, module) {
   bind_compare(module);
   bind_golden(module);
   bind_analysis(module);
+  bind_convert(module);
 }

@@ -15,6 +15,7 @@ VERBS = [
     "inspect",
     "check",
     "compare",
+    "convert",
     "golden",
     "verify",
     "extend",
