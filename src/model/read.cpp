@@ -58,7 +58,7 @@ Model read_model(const fs::path& path) {
   }
   if (text.size() > largest_json)
     throw Error(ErrorCode::malformed, fmt::format("{}: {} bytes, too large for a config.json", path.string(), text.size()));
-  return files::read_hf(text, name, path.string());
+  return files::read_json(text, name, path.string());
 }
 
 RotarySpec rotary_of(const Model& model, std::optional<int> layer) {
