@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "gnomon/gnomon.hpp"
 #include "model/support.hpp"
@@ -13,6 +15,106 @@ namespace {
 
 const fs::path data = fs::path(GNOMON_TEST_DATA) / "model" / "data";
 
+// Dialects with a reader.
+const std::set<std::string> dialects = {"hf"};
+
+// Files whose reader is not there yet.
+const std::set<std::string> not_yet = {
+    "BAAI__bge-small-en-v1.5.json",
+    "CohereForAI__aya-23-8B.json",
+    "CohereForAI__c4ai-command-r-v01.json",
+    "LGAI-EXAONE__EXAONE-4.0-32B.json",
+    "MiniMaxAI__MiniMax-M2.5.json",
+    "MiniMaxAI__MiniMax-M3.json",
+    "OrionStarAI__Orion-14B.json",
+    "Qwen__Qwen-1_8B-Chat.json",
+    "Qwen__Qwen1.5-MoE-A2.7B.json",
+    "Qwen__Qwen2.5-VL-7B-Instruct.json",
+    "Qwen__Qwen3-235B-A22B.json",
+    "Qwen__Qwen3-Coder-480B-A35B-Instruct.json",
+    "Qwen__Qwen3-Next-80B-A3B-Instruct.json",
+    "Qwen__Qwen3-VL-235B-A22B-Instruct.json",
+    "Qwen__Qwen3-VL-2B-Instruct.json",
+    "Qwen__Qwen3-VL-4B-Instruct.json",
+    "Qwen__Qwen3.5-27B.json",
+    "Qwen__Qwen3.5-397B-A17B.json",
+    "RedHatAI__Llama-4-Scout-17B-16E-Instruct-FP8-dynamic.json",
+    "Snowflake__snowflake-arctic-embed-m.json",
+    "THUDM__chatglm3-6b.json",
+    "XiaomiMiMo__MiMo-7B-Base.json",
+    "XiaomiMiMo__MiMo-V2-Flash.json",
+    "adept__persimmon-8b-base.json",
+    "allenai__OLMo-2-7B.json",
+    "allenai__Olmo-3-7B.json",
+    "allenai__Olmo-3.1-32B-Instruct.json",
+    "answerdotai__ModernBERT-base.json",
+    "baichuan-inc__Baichuan-13B-Chat.json",
+    "baichuan-inc__Baichuan2-7B.json",
+    "bigcode__starcoder2-7b.json",
+    "bigscience__bloom-560m.json",
+    "databricks__dbrx-base.json",
+    "deepseek-ai__DeepSeek-V2-Lite.json",
+    "deepseek-ai__DeepSeek-V3.2.json",
+    "deepseek-ai__DeepSeek-V3.json",
+    "deepseek-ai__DeepSeek-V4-Flash.json",
+    "deepseek-ai__DeepSeek-V4-Pro.json",
+    "deepseek-ai__deepseek-moe-16b.json",
+    "facebook__deit-base-distilled-patch16-224.json",
+    "facebook__deit-base-patch16-224.json",
+    "facebook__dinov3-vits16-pretrain-lvd1689m.json",
+    "facebook__opt-125m.json",
+    "google-bert__bert-base-uncased.json",
+    "google-t5__t5-small.json",
+    "google__flan-t5-xxl.json",
+    "google__gemma-4-26B-A4B.json",
+    "google__gemma-4-E2B.json",
+    "google__t5-efficient-base-kv32.json",
+    "google__vit-base-patch16-224.json",
+    "internlm__internlm2_5-7b.json",
+    "intfloat__e5-small-v2.json",
+    "intfloat__multilingual-e5-small.json",
+    "jinaai__jina-embeddings-v2-base-en.json",
+    "junnyu__roformer_chinese_base.json",
+    "junnyu__roformer_small_discriminator.json",
+    "kyutai__helium-1-preview-2b.json",
+    "lintang__t5-v1_1-base-flan.json",
+    "meituan-longcat__LongCat-Flash-Chat.json",
+    "meta-llama__Llama-3.2-90B-Vision-Instruct.json",
+    "meta-llama__Llama-4-Maverick-17B-128E-Instruct.json",
+    "meta-llama__Llama-4-Scout-17B-16E-Instruct.json",
+    "microsoft__Phi-3.5-vision-instruct.json",
+    "microsoft__beit-base-patch16-384.json",
+    "microsoft__deberta-v3-base-pretrain.json",
+    "microsoft__deberta-v3-base.json",
+    "microsoft__swin-tiny-patch4-window7-224.json",
+    "microsoft__swinv2-tiny-patch4-window16-256.json",
+    "mistralai__Ministral-3-3B-2512.json",
+    "mistralai__Pixtral-12B-2409-vision.json",
+    "moonshotai__Kimi-K2.5.json",
+    "moonshotai__Kimi-K3.json",
+    "mosaicml__mpt-7b.json",
+    "nvidia__Gemma-4-31B-IT-NVFP4.json",
+    "nvidia__Llama-3_3-Nemotron-Super-49B-v1.json",
+    "nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.json",
+    "nvidia__Nemotron-H-56B-Base-8K.json",
+    "openai__gpt-oss-20b.json",
+    "openai__whisper-tiny.json",
+    "openbmb__MiniCPM-2B-128k.json",
+    "openbmb__MiniCPM-2B-sft-bf16.json",
+    "replit__replit-code-v1_5-3b.json",
+    "stabilityai__stablelm-3b.json",
+    "stepfun-ai__Step-3.7-Flash.json",
+    "tiiuae__falcon-7b.json",
+    "zai-org__GLM-4.5.json",
+    "zai-org__GLM-5.2.json",
+    "zai-org__GLM-5.json",
+    "zai-org__glm-4-9b-chat-1m.json",
+    "zai-org__glm-4-9b-chat.json",
+};
+
+// What only a file marked "sure": false may say otherwise, with the reason.
+const std::map<std::string, std::map<std::string, std::string>> differences = {};
+
 const json& answer_key() {
   static const json key = json::parse(std::ifstream(data / "expected.json"));
   return key;
@@ -20,13 +122,26 @@ const json& answer_key() {
 
 std::vector<std::string> names() {
   std::vector<std::string> result;
-  for (const auto& item : answer_key().items()) result.push_back(item.key());
+  for (const auto& [name, entry] : answer_key().items()) {
+    if (dialects.contains(entry["dialect"]) && !not_yet.contains(name)) result.push_back(name);
+  }
   return result;
 }
 
-bool has_rule(const std::string& name) {
-  const auto rules = list_rules();
-  return std::any_of(rules.begin(), rules.end(), [&](const RuleInfo& rule) { return rule.name == name; });
+bool may_differ(const std::string& name, const std::string& field) {
+  const auto found = differences.find(name);
+  return found != differences.end() && found->second.contains(field);
+}
+
+/// Whether `got` is what the key says under `field`, or one of its alternatives.
+bool agrees(const json& expected, const std::string& field, const json& got) {
+  const auto same = [&](const json& wanted) {
+    if (!wanted.is_number_float() || !got.is_number()) return got == wanted;
+    return std::abs(got.get<double>() - wanted.get<double>()) <= 4e-16 * std::abs(wanted.get<double>());
+  };
+  if (same(expected.at(field))) return true;
+  const auto others = expected.find(field + "_alt");
+  return others != expected.end() && std::any_of(others->begin(), others->end(), same);
 }
 
 std::vector<int> layers_of(const json& expected, int count) {
@@ -36,89 +151,136 @@ std::vector<int> layers_of(const json& expected, int count) {
   return all;
 }
 
-void expect_rotary(const json& expected, const RotarySpec& spec) {
-  const json got = json::parse(to_json(spec));
-  for (const auto& [field, value] : expected.items()) {
-    if (field.starts_with("inv_freq_")) continue;
-    if (value.is_number_float())
-      EXPECT_NEAR(got.at(field).get<double>(), value.get<double>(), 4e-16 * value.get<double>()) << field;
-    else
-      EXPECT_EQ(got.at(field), value) << field;
-  }
-  const auto compare = [&](const char* field, std::optional<std::int64_t> length) {
-    const auto inv = frequencies(spec, Numerics::exact, length).inv_freq;
-    const json pairs = expected.value(field, json::object());
-    for (const auto& [pair, value] : pairs.items()) {
-      EXPECT_NEAR(inv.at(std::stoul(pair)), value.get<double>(), 3e-16 * value.get<double>()) << "pair " << pair;
-    }
-  };
-  compare("inv_freq_check", std::nullopt);
-  if (const auto* longrope = std::get_if<rotary::Longrope>(&spec.rule)) {
-    compare("inv_freq_check_long", longrope->original_max_position_embeddings + 1);
-  }
-}
+json or_null(const std::optional<std::int64_t>& value) { return value ? json(*value) : json(nullptr); }
 
-class Configs : public testing::TestWithParam<std::string> {};
+// The key's words for what this library says in another field.
+const std::set<std::string> notes_of_the_key = {"inv_freq_check", "inv_freq_check_long", "inv_freq_at", "unit", "rotated_pairs"};
+const std::map<std::string, json> words = {{"sin;cos", "sin_cos"}, {"h-1", "half_minus_one"}};
+
+class Configs : public testing::TestWithParam<std::string> {
+ protected:
+  const json& expected() const { return answer_key().at(GetParam()); }
+  const Model& model() const { return model_; }
+
+  /// The groups the key speaks of: those of the main part where it names none.
+  std::vector<LayerGroup> groups() const {
+    const bool parts = expected().contains("parts");
+    std::vector<LayerGroup> result;
+    for (const auto& group : model_.groups) {
+      if (parts || group.part.empty() || group.part == "text" || group.part == expected()["groups"][0].value("part", ""))
+        result.push_back(group);
+    }
+    return result;
+  }
+
+  void expect_fields(const json& wanted, const std::string& got_text, const std::string& kind) const {
+    const json got = got_text.empty() ? json(nullptr) : json::parse(got_text);
+    if (wanted.is_null()) {
+      EXPECT_TRUE(got.is_null()) << kind << ": " << got;
+      return;
+    }
+    ASSERT_FALSE(got.is_null()) << kind << " is missing; doubts: " << codes(model_);
+    for (const auto& [field, value] : wanted.items()) {
+      if (notes_of_the_key.contains(field) || field.ends_with("_alt") || may_differ(GetParam(), field)) continue;
+      if (field == "rows" && kind == "absolute" && !got.contains("rows")) continue;  // a computed table has no rows
+      if (value.is_string() && words.contains(value)) {
+        EXPECT_EQ(got.value(field, json()), words.at(value)) << kind << "." << field;
+        continue;
+      }
+      EXPECT_TRUE(agrees(wanted, field, got.value(field, json())))
+          << kind << "." << field << ": " << got.value(field, json()) << " instead of " << value;
+    }
+  }
+
+  void expect_frequencies(const json& wanted, const RotarySpec& spec) const {
+    const auto compare = [&](const char* field, std::optional<std::int64_t> length) {
+      const auto inv = frequencies(spec, Numerics::exact, length).inv_freq;
+      const json pairs = wanted.value(field, json::object());
+      for (const auto& [pair, value] : pairs.items()) {
+        EXPECT_NEAR(inv.at(std::stoul(pair)), value.get<double>(), 3e-16 * value.get<double>()) << "pair " << pair;
+      }
+    };
+    if (!may_differ(GetParam(), "inv_freq_check")) compare("inv_freq_check", std::nullopt);
+    if (const auto* longrope = std::get_if<rotary::Longrope>(&spec.rule)) {
+      compare("inv_freq_check_long", longrope->original_max_position_embeddings + 1);
+    }
+  }
+
+  void expect_group(const json& wanted, const LayerGroup& group) const {
+    const PositionSpec& spec = group.spec;
+    const json skip = wanted.value("skip", json::array());
+    const auto skipped = [&](const char* field) { return std::find(skip.begin(), skip.end(), field) != skip.end(); };
+    const json parts = expected().value("parts", json::object());
+    EXPECT_EQ(group.layers, layers_of(wanted["layers"], parts.value(group.part, model_.layers)));
+    const json& rotary = wanted["rotary"];
+    if (rotary.is_null() || !rotary["rule"].is_null()) {
+      if (find_doubt(model_, "dynamic-length-missing") == nullptr) {  // the base grows from a length the file does not state
+        expect_fields(rotary, spec.rotary ? to_json(*spec.rotary) : "", "rotary");
+        if (!rotary.is_null() && spec.rotary) expect_frequencies(rotary, *spec.rotary);
+      }
+    } else {
+      EXPECT_FALSE(spec.rotary);  // the file does not say, which is an error
+    }
+    expect_fields(wanted["absolute"], spec.absolute ? to_json(*spec.absolute) : "", "absolute");
+    expect_fields(wanted["bias"], spec.bias ? to_json(*spec.bias) : "", "bias");
+    if (!skipped("mask")) {
+      EXPECT_EQ(json(spec.mask.causal), wanted["mask"]["causal"]);
+      EXPECT_TRUE(agrees(wanted["mask"], "window", or_null(spec.mask.window))) << "window " << or_null(spec.mask.window);
+      EXPECT_TRUE(agrees(wanted["mask"], "chunk", or_null(spec.mask.chunk))) << "chunk " << or_null(spec.mask.chunk);
+    }
+    EXPECT_NEAR(spec.softmax_scale, wanted["softmax_scale"].is_null() ? 0 : wanted["softmax_scale"].get<double>(), 1e-16);
+  }
+
+ private:
+  const Model model_ = read_model(data / "configs" / GetParam());
+};
 
 TEST_P(Configs, AsTheAnswerKeySays) {
-  const json& expected = answer_key().at(GetParam());
-  const Model model = read_model(data / "configs" / GetParam());
-  EXPECT_EQ(model.layers, expected.at("layers"));
-  for (const auto& code : expected.at("must_doubt"))
-    EXPECT_NE(find_doubt(model, code.get<std::string>()), nullptr) << code << " is missing from: " << codes(model);
-  const auto length = [](const json& value) { return value.is_null() ? std::nullopt : std::optional(value.get<std::int64_t>()); };
-  EXPECT_EQ(model.declared, length(expected["length"]["declared"]));
-  EXPECT_EQ(model.derived, length(expected["length"]["derived"]));
-  EXPECT_EQ(model.original, length(expected["length"]["original"]));
-
-  ASSERT_EQ(model.groups.size(), expected["groups"].size());
-  bool all_rules = true;
-  for (std::size_t i = 0; i < model.groups.size(); i++) {
-    const auto& group = model.groups[i];
-    const json& want = expected["groups"][i];
-    EXPECT_EQ(group.layers, layers_of(want["layers"], model.layers));
-    EXPECT_EQ(group.spec.mask.window, length(want["window"]));
-    EXPECT_EQ(group.spec.mask.causal, want["causal"]);
-    EXPECT_NEAR(group.spec.softmax_scale, want["softmax_scale"].get<double>(), 1e-16);
-    const std::string rule = want["rotary"]["rule"];
-    if (!has_rule(rule)) {
-      all_rules = false;
-      EXPECT_FALSE(group.spec.rotary);
-      ASSERT_NE(find_doubt(model, "rule-not-available"), nullptr) << codes(model);
-      EXPECT_NE(find_doubt(model, "rule-not-available")->message.find(rule), std::string::npos);
-      continue;
-    }
-    if (find_doubt(model, "dynamic-length-missing") != nullptr) {  // the base grows from a length the file does not state
-      all_rules = false;
-      continue;
-    }
-    ASSERT_TRUE(group.spec.rotary) << codes(model);
-    expect_rotary(want["rotary"], *group.spec.rotary);
+  EXPECT_EQ(json(model().layers), expected()["layers_total"]);
+  EXPECT_EQ(model().non_attention_layers, expected().value("non_attention_layers", std::vector<int>{}));
+  EXPECT_TRUE(agrees(expected()["length"], "declared", or_null(model().declared))) << or_null(model().declared);
+  EXPECT_TRUE(agrees(expected()["length"], "derived", or_null(model().derived))) << or_null(model().derived);
+  EXPECT_TRUE(agrees(expected()["length"], "original", or_null(model().original))) << or_null(model().original);
+  const auto got = groups();
+  ASSERT_EQ(got.size(), expected()["groups"].size()) << codes(model());
+  for (const auto& group : got) {
+    const std::vector<int>& layers = group.layers;
+    const auto wanted = std::find_if(expected()["groups"].begin(), expected()["groups"].end(), [&](const json& one) {
+      const bool here = one["layers"] == "all" || one["layers"][0] == layers.front();
+      return here && (!one.contains("part") || one["part"] == group.part);
+    });
+    ASSERT_NE(wanted, expected()["groups"].end()) << "layer " << layers.front();
+    SCOPED_TRACE("part \"" + group.part + "\", layer " + std::to_string(layers.front()));
+    expect_group(*wanted, group);
   }
-  EXPECT_EQ(model.worst() == Level::error, !all_rules) << codes(model);
-  EXPECT_TRUE(model.unread.empty()) << json(model.unread);
 }
 
-// Nothing beyond the answer key is doubted: a reader that cries wolf is not read.
-TEST_P(Configs, NoOtherDoubts) {
-  const json& expected = answer_key().at(GetParam());
-  for (const auto& doubt : read_model(data / "configs" / GetParam()).doubts) {
-    if (doubt.code == "rule-not-available") continue;
-    EXPECT_NE(std::find(expected["must_doubt"].begin(), expected["must_doubt"].end(), doubt.code), expected["must_doubt"].end())
-        << doubt.code;
+TEST_P(Configs, EveryDoubtOfTheKeyIsRaised) {
+  for (const auto& code : expected()["must_doubt"]) {
+    EXPECT_NE(find_doubt(model(), code.get<std::string>()), nullptr) << code << " is missing from: " << codes(model());
   }
+}
+
+// Nothing graver than a note is doubted beyond the key: a reader that cries wolf is not read.
+TEST_P(Configs, CleanFilesAreSilentButForNotes) {
+  for (const auto& doubt : model().doubts) {
+    const bool asked =
+        std::find(expected()["must_doubt"].begin(), expected()["must_doubt"].end(), doubt.code) != expected()["must_doubt"].end();
+    EXPECT_TRUE(asked || doubt.level == Level::note || may_differ(GetParam(), doubt.code)) << doubt.code << ": " << doubt.message;
+  }
+  EXPECT_TRUE(model().unread.empty() || may_differ(GetParam(), "unread")) << json(model().unread);
 }
 
 // A value that was not read, and a default that was not used, would leave the tests above green by luck: theta times 1.01 must show.
 TEST_P(Configs, TheKeyTellsWrongNumbersApart) {
-  const Model model = read_model(data / "configs" / GetParam());
-  for (std::size_t i = 0; i < model.groups.size(); i++) {
-    if (!model.groups[i].spec.rotary) continue;
-    RotarySpec wrong = *model.groups[i].spec.rotary;
+  const auto got = groups();
+  for (std::size_t i = 0; i < got.size() && i < expected()["groups"].size(); i++) {
+    if (!got[i].spec.rotary || std::holds_alternative<rotary::Custom>(got[i].spec.rotary->rule)) continue;
+    RotarySpec wrong = *got[i].spec.rotary;
     wrong.theta *= 1.01;
     const auto inv = frequencies(wrong).inv_freq;
     bool told_apart = false;
-    for (const auto& [pair, value] : answer_key().at(GetParam())["groups"][i]["rotary"]["inv_freq_check"].items()) {
+    for (const auto& [pair, value] : expected()["groups"][i]["rotary"]["inv_freq_check"].items()) {
       told_apart |= std::abs(inv.at(std::stoul(pair)) - value.get<double>()) > 3e-16 * value.get<double>();
     }
     EXPECT_TRUE(told_apart);
@@ -138,7 +300,11 @@ TEST(ConfigsData, EveryFileIsInTheKey) {
     files++;
   }
   EXPECT_EQ(files, answer_key().size());
-  EXPECT_GE(files, 50U);
+  EXPECT_EQ(files, 168U);
+}
+
+TEST(ConfigsData, OnlyUnsureFilesDiffer) {
+  for (const auto& [name, fields] : differences) EXPECT_EQ(answer_key().at(name)["sure"], false) << name;
 }
 
 }  // namespace
