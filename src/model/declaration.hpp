@@ -29,6 +29,7 @@ struct RotaryDeclaration {
   bool factor_is_null = false;                 ///< the key is there and says null
   std::optional<Number> attention_factor;      ///< the magnitude itself
   std::optional<Number> magnitude_multiplier;  ///< times the magnitude the rule implies
+  bool length_is_settled = false;              ///< no doubt about which side of a linear factor the length stands on
   std::string block;                           ///< the key of the block, for messages
 };
 

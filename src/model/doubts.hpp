@@ -119,7 +119,8 @@ inline constexpr DoubtInfo doubt_table[] = {
     // note: a documented default or alias was used, or one engine ignores a key
     {"theta-missing-family-default", Level::note, "No base in the file; the family's default is used.",
      "None, if the model was trained with the family's default.", "Add rope_theta to be independent of defaults."},
-    {"scaling-constants", Level::note, "The file says that frequencies are scaled and not how; the constants of the format's code are used.",
+    {"scaling-constants", Level::note,
+     "The file says that frequencies are scaled and not how; the constants of the format's code are used.",
      "None, if the model was trained with that code.", "None needed."},
     {"engine-ignores-key", Level::note, "An engine that runs such files ignores a key, or a rule of the model; the message names both.",
      "That engine runs another set-up than the one shown here.", "Use an engine that has the rule, or know the difference."},

@@ -18,9 +18,9 @@ struct GgufContent {
 
   std::span<const std::byte> bytes;
   GgufHeader header;
-  std::string name;                        ///< general.architecture
-  nlohmann::json object;                   ///< the keys under it, without the prefix
-  const GgufArchitecture* architecture;    ///< null for one that is not known
+  std::string name;                      ///< general.architecture
+  nlohmann::json object;                 ///< the keys under it, without the prefix
+  const GgufArchitecture* architecture;  ///< null for one that is not known
 };
 
 class GgufReader : GgufContent, FlatReader {

@@ -116,12 +116,14 @@ void GgufReader::read_yarn(RotaryDeclaration& rotary) {
   if (const auto weight = keys_.number("rope.scaling.yarn_ext_factor"); yarn && weight && weight->value == 0) {
     rotary.type = {"linear", weight->origin};  // every pair is interpolated, and ggml leaves the magnitude out
   } else if (yarn && weight && weight->value != 1) {
-    doubts_.add("rule-not-available", {weight->origin.key},
-                fmt::format("{} = {}: a weighted ramp is known but not offered by this version", weight->origin.key, quoted(weight->value)));
+    doubts_.add(
+        "rule-not-available", {weight->origin.key},
+        fmt::format("{} = {}: a weighted ramp is known but not offered by this version", weight->origin.key, quoted(weight->value)));
   }
   if (const auto multiplier = keys_.number("rope.scaling.yarn_attn_factor"); yarn && multiplier && multiplier->value != 1) {
-    doubts_.add("engine-ignores-key", {multiplier->origin.key},
-                fmt::format("{} = {}: llama.cpp overwrites it with the magnitude of yarn", multiplier->origin.key, quoted(multiplier->value)));
+    doubts_.add(
+        "engine-ignores-key", {multiplier->origin.key},
+        fmt::format("{} = {}: llama.cpp overwrites it with the magnitude of yarn", multiplier->origin.key, quoted(multiplier->value)));
   }
   if (!yarn || architecture->truncate) return;
   rotary.truncate = Boolean{false, family_default()};
@@ -183,13 +185,15 @@ void GgufReader::read_divisors(const std::string& tensor, const std::vector<floa
   const bool positive = std::all_of(divisors.begin(), divisors.end(), [](float divisor) { return std::isnormal(divisor) && divisor > 0; });
   if (alone && fits && positive && (set_proportional(divisors, origin, rotary) || set_llama3_of(divisors, origin, rotary))) return;
   if (alone && fits && positive && rotary.theta && rotary.theta->value > 0) {
-    doubts_.add("frequency-tensor", {tensor},
-                fmt::format("tensor {}: {} frequency divisors that match no known rule; they are used as they are", tensor, divisors.size()));
+    doubts_.add(
+        "frequency-tensor", {tensor},
+        fmt::format("tensor {}: {} frequency divisors that match no known rule; they are used as they are", tensor, divisors.size()));
     return set_custom(divisors, origin, rotary);
   }
-  doubts_.add("value-invalid", {tensor},
-              fmt::format("tensor {}: expected one positive divisor for each of the {} pairs, and no other scaling beside it, got {} divisors",
-                          tensor, rotary.rotary_dim ? fmt::format("{}", rotary.rotary_dim->value / 2) : "rotated", divisors.size()));
+  doubts_.add(
+      "value-invalid", {tensor},
+      fmt::format("tensor {}: expected one positive divisor for each of the {} pairs, and no other scaling beside it, got {} divisors",
+                  tensor, rotary.rotary_dim ? fmt::format("{}", rotary.rotary_dim->value / 2) : "rotated", divisors.size()));
 }
 
 // The fastest pairs turn as they would without the tensor, the others stand still.
@@ -199,7 +203,8 @@ bool GgufReader::set_proportional(const std::vector<float>& divisors, const Orig
   if (!std::all_of(turning, divisors.end(), [](float divisor) { return divisor > infinite_divisor; })) return false;
   rotary.type = {"proportional", origin};
   rotary.numbers.erase("factor");
-  rotary.numbers["partial_rotary_factor"] = {static_cast<double>(turning - divisors.begin()) / static_cast<double>(divisors.size()), origin};
+  rotary.numbers["partial_rotary_factor"] = {static_cast<double>(turning - divisors.begin()) / static_cast<double>(divisors.size()),
+                                             origin};
   return true;
 }
 

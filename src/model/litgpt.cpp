@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 enum LayerType : std::size_t { full, sliding };
+constexpr int largest_gemma_3 = 62;  // layers
 
 class LitgptReader : FlatReader {
  public:
@@ -38,7 +39,8 @@ class LitgptReader : FlatReader {
 
  private:
   void read_score() {
-    scale_by_head_dim();
+    // The largest Gemma 3 has another scale, which a file without the scalar does not say.
+    if (!keys_.has("rope_local_base_freq") || model().layers != largest_gemma_3) scale_by_head_dim();
     if (const auto scalar = keys_.number("attention_scores_scalar"); scalar && scalar->value > 0)
       declaration_.softmax_scale = {std::pow(scalar->value, -0.5), scalar->origin};
     declaration_.softcap = keys_.number("attention_logit_softcapping");
@@ -99,6 +101,7 @@ class LitgptReader : FlatReader {
     const bool yarn = block.has("beta_fast") || block.has("beta_slow") || block.has("mscale");
     const bool bands = block.has("low_freq_factor") || block.has("high_freq_factor");
     if (factor) rotary.numbers["factor"] = *factor;
+    rotary.length_is_settled = true;  // Gemma 3 is the one model with a factor alone, and its length stands behind it
     rotary.type = {yarn ? "yarn" : bands ? "llama3" : "linear", block.read("factor")};
     for (const auto* name : {"low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) {
       if (const auto value = block.number(name)) rotary.numbers[name] = *value;

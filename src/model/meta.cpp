@@ -14,10 +14,11 @@ namespace {
 using nlohmann::json;
 
 // Keys that one of the three has and Mistral's file, which always states head_dim, does not.
-constexpr const char* own_keys[] = {"use_scaled_rope",        "use_hf_rope",          "multiple_of", "ffn_dim_multiplier", "no_rope_layer_interval",
-                                    "nope_layer_interval",    "attention_chunk_size", "attention_multiplier",
-                                    "layer_types",            "rope_freq_base"};
-constexpr const char* executorch_keys[] = {"use_hf_rope", "no_rope_layer_interval", "attention_multiplier", "layer_types", "rope_freq_base"};
+constexpr const char* own_keys[] = {
+    "use_scaled_rope",     "use_hf_rope",          "multiple_of",          "ffn_dim_multiplier", "no_rope_layer_interval",
+    "nope_layer_interval", "attention_chunk_size", "attention_multiplier", "layer_types",        "rope_freq_base"};
+constexpr const char* executorch_keys[] = {"use_hf_rope", "no_rope_layer_interval", "attention_multiplier", "layer_types",
+                                           "rope_freq_base"};
 
 bool has_any(const json& root, const auto& keys) {
   return std::any_of(std::begin(keys), std::end(keys), [&](auto key) { return root.contains(key); });
@@ -52,6 +53,7 @@ class MetaReader : FlatReader {
     declaration_.kinds.resize(2);
     declaration_.kinds[rotating].rotary = read_rotation();
     read_layers();
+    keys_.find("qk_norm_before_rope");  // where a norm stands, not a position
     return finish();
   }
 
@@ -124,8 +126,10 @@ class MetaReader : FlatReader {
     read_temperature();
     const auto types = per_layer("layer_types", "full_attention");
     for (std::size_t i = 0; types && i < types->size(); i++) {
-      if ((*types)[i] == "conv") declaration_.kind_of_layer[i] = no_attention;
-      else if ((*types)[i] != "full_attention") doubt_layer_type((*types)[i]);
+      if ((*types)[i] == "conv")
+        declaration_.kind_of_layer[i] = no_attention;
+      else if ((*types)[i] != "full_attention")
+        doubt_layer_type((*types)[i]);
     }
   }
 
