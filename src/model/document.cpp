@@ -20,10 +20,8 @@ struct JsonFormat {
 
 // Those with the most particular keys first: a file of llama2.c says "model_type": "llama" as well.
 constexpr JsonFormat formats[] = {
-    {is_litgpt, read_litgpt},
-    {is_meta, read_meta},
-    {is_mistral, read_mistral},
-    {is_hf, read_hf},
+    {is_litgpt, read_litgpt}, {is_tensorrt_llm, read_tensorrt_llm}, {is_megatron, read_megatron},
+    {is_meta, read_meta},     {is_mistral, read_mistral},           {is_hf, read_hf},
 };
 
 // Python writes NaN and Infinity, which are not JSON. Files carry them in keys that have nothing to do with position (a time step limit),

@@ -113,6 +113,13 @@ inline constexpr DoubtInfo doubt_table[] = {
     {"frequency-tensor", Level::warning,
      "The file carries frequency divisors as a tensor that match no known rule; they are used as they are.",
      "Other engines, and the model's config.json, may mean another rule.", "Compare with the model's config.json."},
+    {"files-conflict", Level::warning, "Two files of one folder state different set-ups; the first named is used.",
+     "An engine that reads the other one runs another model. For rotations the message states the position from which they differ by 1 %.",
+     "Correct or remove the wrong file."},
+    {"file-unreadable", Level::warning, "A file of the folder that belongs to the model cannot be read, and was left out.",
+     "Its contradictions with the others are not found.", "Repair or remove the file."},
+    {"tensor-conflict", Level::warning, "The shape of a tensor contradicts the keys; the message says which is used.",
+     "The model does not load, or runs with another width than the one shown here.", "Correct the key."},
     {"scaling-factor-unstated", Level::warning,
      "use_scaled_rope states no factor, and Meta's code (8) and the Hugging Face files (32) of a model of this shape disagree; 8 is used.",
      "The message states the position from which the two rotations differ by 1 %.", "State the factor, or read the model's config.json."},
@@ -166,6 +173,8 @@ class Doubts {
   void add(DoubtCode code, std::vector<std::string> keys, std::string message);
   /// The doubts, errors first, otherwise in the order they were raised.
   std::vector<Doubt> take();
+  /// The same, added to those a model has.
+  void append_to(Model& model);
 
  private:
   std::vector<Doubt> doubts_;

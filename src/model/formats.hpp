@@ -35,6 +35,17 @@ Model read_meta(const nlohmann::json& root, const std::string& file, const std::
 bool is_mistral(const nlohmann::json& root);
 Model read_mistral(const nlohmann::json& root, const std::string& file, const std::string& path);
 
+/// The config.json of a checkpoint or an engine of TensorRT-LLM.
+bool is_tensorrt_llm(const nlohmann::json& root);
+Model read_tensorrt_llm(const nlohmann::json& root, const std::string& file, const std::string& path);
+
+/// The arguments of Megatron-LM.
+bool is_megatron(const nlohmann::json& root);
+Model read_megatron(const nlohmann::json& root, const std::string& file, const std::string& path);
+
+/// A text that is no JSON: arguments of Megatron or LitGPT, as flags, as a log, or as simple YAML. Throws Error(malformed) for any other.
+Model read_arguments(std::string_view text, const std::string& file, const std::string& path);
+
 Model read_gguf(std::span<const std::byte> bytes, const std::string& file, const std::string& path);
 
 }  // namespace gnomon::files

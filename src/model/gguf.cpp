@@ -9,6 +9,7 @@
 
 #include "gnomon/error.hpp"
 #include "model/formats.hpp"
+#include "model/tensors.hpp"
 
 namespace gnomon::files {
 namespace {
@@ -293,7 +294,14 @@ void GgufReader::read_buckets() {
 }
 
 Model read_gguf(std::span<const std::byte> bytes, const std::string& file, const std::string& path) {
-  return GgufReader(bytes, parse_gguf_header(bytes, path), file, path).read();
+  GgufHeader header = parse_gguf_header(bytes, path);
+  std::vector<TensorShape> shapes;
+  for (const auto& [name, tensor] : header.tensors) {
+    shapes.push_back({name, "", {tensor.shape.rbegin(), tensor.shape.rend()}});  // ggml counts from the fastest axis
+  }
+  Model model = GgufReader(bytes, std::move(header), file, path).read();
+  check_tensors(shapes, file, model);
+  return model;
 }
 
 }  // namespace gnomon::files
