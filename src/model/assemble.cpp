@@ -129,7 +129,7 @@ Model assemble(Declaration declaration, Doubts& doubts) {
     if (declaration.kind_of_layer[layer] == no_attention) model.non_attention_layers.push_back(static_cast<int>(layer));
   }
   if (declaration.length) model.declared = declaration.length->value;
-  model.derived = model.declared;
+  model.derived = declaration.usable ? declaration.usable->value : model.declared;
   if (const auto leading = leading_kind(declaration)) {
     const auto& extent = grouping.of(*leading).extent;
     model.derived = extent.derived;

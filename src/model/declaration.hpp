@@ -30,6 +30,9 @@ struct RotaryDeclaration {
   std::optional<Number> attention_factor;      ///< the magnitude itself
   std::optional<Number> magnitude_multiplier;  ///< times the magnitude the rule implies
   bool length_is_settled = false;              ///< no doubt about which side of a linear factor the length stands on
+  std::optional<Number> query_scale;           ///< by how much queries grow with the logarithm of their distance to the original length
+  bool stated_as_alpha = false;                ///< ntk by the name that has one meaning only
+  int axes = 1;                                ///< as in RotarySpec
   std::string block;                           ///< the key of the block, for messages
 };
 
@@ -71,6 +74,7 @@ struct Declaration {
   std::optional<Number> softcap;
   Boolean causal{true, family_default()};
   std::optional<Integer> length;       ///< max_position_embeddings
+  std::optional<Integer> usable;       ///< the part of it that has positions, where the file counts rows that have none
   std::vector<Integer> other_lengths;  ///< keys that state a length beside it
 };
 

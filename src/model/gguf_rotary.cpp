@@ -99,6 +99,7 @@ void GgufReader::read_scaling(RotaryDeclaration& rotary) {
   if (const auto alpha = keys_.number("rope.scaling.alpha"); alpha && alpha->value != 0 && alpha->value != 1) {
     rotary.type = {"ntk", alpha->origin};
     rotary.numbers["factor"] = *alpha;
+    rotary.stated_as_alpha = true;
   }
   // With factor lists it is the magnitude itself.
   const bool has_lists = std::any_of(header.tensors.begin(), header.tensors.end(),

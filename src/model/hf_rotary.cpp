@@ -2,10 +2,12 @@
 #include "model/hf_rotary.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "spec/fields.hpp"
 
@@ -15,20 +17,35 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::string_view theta_keys[] = {"rope_theta", "rotary_emb_base", "rope_base"};
+constexpr std::string_view theta_keys[] = {"rope_theta", "rotary_emb_base", "rope_base", "global_rope_theta"};
+constexpr std::string_view sliding_theta_keys[] = {"rope_local_base_freq", "local_rope_theta", "swa_rope_theta"};
+constexpr std::string_view other_signs[] = {"rope_ratio", "qk_rope_head_dim", "rotary_dim", "partial_rotary_factor", "rotary_pct"};
 constexpr std::string_view fraction_keys[] = {"partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction"};
 
 }  // namespace
 
 HfRotary::HfRotary(const Keys& keys, const Declaration& declaration, Doubts& doubts)
     : keys_(keys), declaration_(declaration), doubts_(doubts) {
-  blocks_.reserve(layer_type_names.size());  // their addresses are handed out
   choose_block();
 }
 
 bool HfRotary::is_declared() const {
-  if (family() != nullptr || block_ != nullptr) return true;
-  return std::any_of(std::begin(theta_keys), std::end(theta_keys), [&](auto key) { return keys_.has(key); });
+  const auto there = [&](auto key) { return keys_.has(key); };
+  if ((family() != nullptr && family()->encoding == Encoding::rotary) || block_ != nullptr) return true;
+  return std::any_of(std::begin(theta_keys), std::end(theta_keys), there) ||
+         std::any_of(std::begin(other_signs), std::end(other_signs), there);
+}
+
+bool HfRotary::has_own_sliding_base() const {
+  if (family() != nullptr) return family()->sliding_theta.has_value();
+  return std::any_of(std::begin(sliding_theta_keys), std::end(sliding_theta_keys), [&](auto key) { return keys_.has(key); });
+}
+
+bool HfRotary::is_scaled(const Layer& layer) const {
+  if (layer.type != LayerType::sliding) return true;
+  if (keys_.has("compress_rope_theta")) return false;
+  if (family() != nullptr && family()->scales_sliding) return *family()->scales_sliding;
+  return !has_own_sliding_base();
 }
 
 std::vector<std::string> HfRotary::unread() const {
@@ -66,40 +83,49 @@ void HfRotary::compare_blocks(const json& scaling, const json& parameters) {
   }
 }
 
-std::optional<RotaryDeclaration> HfRotary::of(LayerType type) {
-  if (nested_) return of_nested(type);
-  if (block_ == nullptr || (has_own_sliding_base() && type == LayerType::sliding)) return declare(type, nullptr, "");
+std::optional<RotaryDeclaration> HfRotary::of(const Layer& layer) {
+  if (!layer.rotates) return std::nullopt;
+  if (nested_) return of_nested(layer);
+  if (block_ == nullptr) return declare(layer, nullptr, "");
   const std::string name = keys_.full(block_name_);
+  if (blocks_.empty()) blocks_.push_back(keys_.inside(*block_, block_name_));
+  if (is_scaled(layer)) return declare(layer, &blocks_.back(), name);
   if (has_own_sliding_base() && std::string_view(block_name_) == "rope_parameters") {
     doubts_.add("flat-block-for-layer-types", {name},
                 fmt::format("{} is not given per layer type; it is applied to full-attention layers", name));
   }
-  if (blocks_.empty()) blocks_.push_back(keys_.inside(*block_, block_name_));
-  return declare(type, &blocks_.back(), name);
+  auto rotary = declare(layer, nullptr, "");
+  if (!has_own_base(layer) && !rotary.theta) rotary.theta = blocks_.back().number("rope_theta");  // the base is that of all layers
+  return rotary;
 }
 
-std::optional<RotaryDeclaration> HfRotary::of_nested(LayerType type) {
+std::optional<RotaryDeclaration> HfRotary::of_nested(const Layer& layer) {
   const Keys block = keys_.inside(*block_, block_name_);
-  const std::string label(layer_type_names[index(type)]);
-  if (const json* entry = block.object(label)) {
-    blocks_.push_back(block.inside(*entry, label));
-    return declare(type, &blocks_.back(), block.full(label));
+  const bool slides = layer.type == LayerType::sliding;
+  const std::string label = layer.label.empty() ? (slides ? "sliding_attention" : "full_attention") : layer.label;
+  const std::string_view names[] = {label, slides ? "sliding_attention" : "full_attention", slides ? "main" : "compress"};
+  for (const auto name : names) {
+    if (const json* entry = block.object(name)) {
+      blocks_.push_back(block.inside(*entry, name));
+      return declare(layer, &blocks_.back(), block.full(name));
+    }
   }
-  if (has_own_sliding_base()) return declare(type, nullptr, "");
+  if (has_own_base(layer)) return declare(layer, nullptr, "");
   if (block.is_null(label)) return std::nullopt;  // these layers do not rotate
   doubts_.add("layer-type-missing", {block.full(label)},
               fmt::format("{} is given per layer type, but not for {}", keys_.full(block_name_), label));
   return std::nullopt;
 }
 
-RotaryDeclaration HfRotary::declare(LayerType type, const Keys* block, std::string block_name) {
+RotaryDeclaration HfRotary::declare(const Layer& layer, const Keys* block, std::string block_name) {
   RotaryDeclaration rotary;
   rotary.block = std::move(block_name);
   if (block != nullptr) read_scaling(*block, rotary);
   read_original_length(block, rotary);
-  if (type == LayerType::full || !has_own_sliding_base()) read_condense_ratio(rotary);
-  read_theta(type, block, rotary);
-  read_width(block, rotary);
+  if (is_scaled(layer)) read_condense_ratio(rotary);
+  read_theta(layer, block, rotary);
+  read_width(layer, block, rotary);
+  read_sections(block, rotary);
   return rotary;
 }
 
@@ -108,7 +134,8 @@ RotaryDeclaration HfRotary::declare(LayerType type, const Keys* block, std::stri
 void HfRotary::read_scaling(const Keys& block, RotaryDeclaration& rotary) {
   read_type(block, rotary);
   read_numbers(block, rotary);
-  read_extras(block, rotary);
+  read_alias(block, rotary);
+  read_magnitude(block, rotary);
 }
 
 void HfRotary::read_type(const Keys& block, RotaryDeclaration& rotary) {
@@ -120,16 +147,41 @@ void HfRotary::read_type(const Keys& block, RotaryDeclaration& rotary) {
   }
   if (current || old) rotary.type = current ? *current : *old;
   const std::string& key = rotary.type.origin.key;
-  if (rotary.type.value == "su") {
-    doubts_.add("scaling-type-alias", {key}, fmt::format("{}: \"su\" is the old name of longrope", key));
-    rotary.type.value = "longrope";
-  }
-  if (rotary.type.value == "mrope") {  // the sections say the rest
-    doubts_.add("scaling-type-alias", {key}, fmt::format("{}: \"mrope\" is default with sections", key));
-    rotary.type.value = "default";
-  }
-  if (rotary.type.value == "dynamic" && !declaration_.length) {
+  if (rotary.type.value == "dynamic" && !block.has("alpha") && !declaration_.length) {
     doubts_.add("dynamic-length-missing", {key}, fmt::format("{}: dynamic grows from the trained length, and the file states none", key));
+  }
+}
+
+// Names of other code and other times for the rules of this library.
+void HfRotary::read_alias(const Keys& block, RotaryDeclaration& rotary) {
+  struct Alias {
+    std::string_view old, rule, says;
+  };
+  constexpr Alias aliases[] = {
+      {"su", "longrope", "is the old name of longrope"},
+      {"mrope", "default", "is default with sections"},
+      {"mllama3", "llama3", "is llama3"},
+      {"deepseek_yarn", "yarn", "is yarn with the magnitude of two mscale values"},
+      {"telechat3-yarn", "yarn", "is yarn with a slope of 0.07 in its magnitude"},
+  };
+  const std::string& key = rotary.type.origin.key;
+  if (const auto alpha = block.number("alpha"); alpha && (rotary.type.value == "dynamic" || rotary.type.value == "xdrope")) {
+    doubts_.add(
+        "scaling-type-alias", {key, alpha->origin.key},
+        fmt::format("{}: {} with alpha is ntk: the base is theta * alpha^(r/(r-2)) at every length", key, quoted(json(rotary.type.value))));
+    rotary.type.value = "ntk";
+    rotary.numbers["factor"] = *alpha;
+    rotary.stated_as_alpha = true;
+    return;
+  }
+  const auto found =
+      std::find_if(std::begin(aliases), std::end(aliases), [&](const Alias& alias) { return rotary.type.value == alias.old; });
+  if (found == std::end(aliases)) return;
+  doubts_.add("scaling-type-alias", {key}, fmt::format("{}: {} {}", key, quoted(json(rotary.type.value)), found->says));
+  rotary.type.value = found->rule;
+  const auto factor = rotary.numbers.find("factor");
+  if (found->old == "telechat3-yarn" && factor != rotary.numbers.end() && factor->second.value > 1) {
+    rotary.attention_factor = Number{0.07 * std::log(factor->second.value) + 1, factor->second.origin};
   }
 }
 
@@ -169,26 +221,54 @@ void HfRotary::read_original_length(const Keys* block, RotaryDeclaration& rotary
   }
 }
 
-void HfRotary::read_extras(const Keys& block, RotaryDeclaration& rotary) {
+void HfRotary::read_magnitude(const Keys& block, RotaryDeclaration& rotary) {
   block.find("finetuned");  // a mark only
   if (const auto multiplier = block.number("attn_factor")) {
     rotary.magnitude_multiplier = multiplier;
     doubts_.add("attn-factor-multiplier", {multiplier->origin.key},
                 fmt::format("{} = {} multiplies the magnitude of the rule", multiplier->origin.key, quoted(multiplier->value)));
   }
-  if (const auto beta = block.number("llama_4_scaling_beta"); beta && beta->value != 0) {
-    doubts_.add("query-temperature", {beta->origin.key},
-                fmt::format("{}: queries are scaled by their position, which is not reported here", beta->origin.key));
+  if (const auto beta = block.number("llama_4_scaling_beta")) rotary.query_scale = beta;
+  if (!rotary.attention_factor && rotary.type.value == "yarn" && family() != nullptr && family()->attention_factor) {
+    rotary.attention_factor = Number{*family()->attention_factor, family_default()};
   }
-  rotary.sections = block.list("mrope_section");
+  // Phi-3.5 MoE: the magnitude itself, one for each list of divisors.
+  const auto in_short = block.number("short_mscale"), in_long = block.number("long_mscale");
+  if (in_short && in_long && in_short->value != in_long->value) {
+    doubts_.add("magnitude-by-length", {in_short->origin.key, in_long->origin.key},
+                fmt::format("{} = {} up to the original length and {} = {} beyond it; the first is used", in_short->origin.key,
+                            quoted(in_short->value), in_long->origin.key, quoted(in_long->value)));
+  }
+  if (in_short && rotary.type.value == "longrope") rotary.attention_factor = in_short;
+}
+
+void HfRotary::read_sections(const Keys* block, RotaryDeclaration& rotary) {
+  if (block != nullptr) {
+    rotary.sections = block->list("mrope_section");
+    if (!rotary.sections) rotary.sections = block->list("xdrope_section");
+  }
   // The code of these families takes turns whether the file says so or not.
-  const std::string& type = declaration_.model.type;
-  rotary.sections_interleaved = type.starts_with("qwen3_vl") || type.starts_with("qwen3_5");
-  if (const auto interleaved = block.boolean("mrope_interleaved")) rotary.sections_interleaved = interleaved->value;
+  rotary.sections_interleaved = family() != nullptr && family()->sections_interleaved;
+  if (block != nullptr) {
+    if (const auto interleaved = block->boolean("mrope_interleaved")) rotary.sections_interleaved = interleaved->value;
+  }
+  if (rotary.sections || family() == nullptr || family()->sections.empty() || !rotary.rotary_dim) return;
+  const std::vector<double> sections(family()->sections.begin(), family()->sections.end());
+  if (2 * std::accumulate(sections.begin(), sections.end(), 0.0) != static_cast<double>(rotary.rotary_dim->value)) return;
+  rotary.sections = List{sections, family_default()};
+  const std::string key = (rotary.block.empty() ? keys_.full("rope_parameters") : rotary.block) + ".mrope_section";
+  doubts_.add("mrope-section-missing-family-default", {key},
+              fmt::format("{} is not in the file; the family's {} {} are used", key, fmt::join(family()->sections, ", "),
+                          rotary.sections_interleaved ? "in turns" : "in runs"));
 }
 
 // LongChat and Giraffe: a linear factor under a key of its own, later beside the same factor in rope_scaling.
 void HfRotary::read_condense_ratio(RotaryDeclaration& rotary) {
+  if (const auto factor = keys_.number("rotary_scaling_factor"); factor && factor->value != 1) {  // nomic-bert
+    rotary.type = {"dynamic", factor->origin};
+    rotary.numbers["factor"] = *factor;
+    if (const auto trained = keys_.number("max_trained_positions")) rotary.numbers["max_position_embeddings"] = *trained;
+  }
   const auto ratio = keys_.number("rope_condense_ratio", "abacus_scale");
   if (!ratio || ratio->value == 1) return;
   const auto factor = rotary.numbers.find("factor");
@@ -224,17 +304,35 @@ std::optional<Number> HfRotary::own_or_foreign(std::string_view own, std::span<c
 
 // ── theta ──
 
-void HfRotary::read_theta(LayerType type, const Keys* block, RotaryDeclaration& rotary) {
-  const bool separate = has_own_sliding_base() && type == LayerType::sliding;
+std::optional<Number> HfRotary::outer_theta(const Layer& layer) {
+  if (layer.theta) return Number{*layer.theta, keys_.read("rope_theta")};
+  if (layer.type == LayerType::compressed && keys_.has("compress_rope_theta")) return keys_.number("compress_rope_theta");
+  if (has_own_base(layer)) return family() != nullptr ? keys_.number(family()->sliding_theta_key) : keys_.first<double>(sliding_theta_keys);
+  if (const json* theta = keys_.find("rope_theta"); theta != nullptr && theta->is_array()) return std::nullopt;
+  if (auto theta = own_or_foreign(family() != nullptr ? family()->theta_key : "", theta_keys)) return theta;
+  if (other_ != nullptr) {
+    if (auto theta = keys_.inside(*other_, "rope_parameters").number("rope_theta")) return theta;
+  }
+  if (const json* attention = keys_.object("attn_config")) {  // DBRX, MPT
+    if (auto theta = keys_.inside(*attention, "attn_config").number("rope_theta")) return theta;
+  }
+  // ChatGLM: a multiple of 10000.
+  if (const auto ratio = keys_.number("rope_ratio")) return Number{10000 * ratio->value, keys_.derived(ratio->origin.key)};
+  return std::nullopt;
+}
+
+void HfRotary::read_theta(const Layer& layer, const Keys* block, RotaryDeclaration& rotary) {
+  const bool separate = has_own_base(layer);
   const auto inner = block != nullptr ? block->number("rope_theta") : std::nullopt;
-  auto outer = separate ? keys_.number("rope_local_base_freq") : own_or_foreign(family() != nullptr ? family()->theta_key : "", theta_keys);
-  if (!outer && !separate && other_ != nullptr) outer = keys_.inside(*other_, "rope_parameters").number("rope_theta");
+  const auto outer = outer_theta(layer);
   rotary.theta = inner ? inner : outer;
-  if (inner && outer && inner->value != outer->value) doubt_theta(*inner, *outer);
+  if (inner && outer && inner->value != outer->value && layer.type != LayerType::compressed) doubt_theta(*inner, *outer);
   if (rotary.theta || family() == nullptr) return;
+  if (block_ != nullptr && !nested_ && !separate && keys_.inside(*block_, block_name_).has("rope_theta"))
+    return;  // in a block for other layers
   if (const auto otherwise = separate ? family()->sliding_theta : family()->theta) {
     rotary.theta = Number{*otherwise, family_default()};
-    const std::string key = keys_.full(separate                      ? "rope_local_base_freq"
+    const std::string key = keys_.full(separate                      ? family()->sliding_theta_key
                                        : family()->theta_key.empty() ? "rope_theta"
                                                                      : family()->theta_key);
     doubts_.add("theta-missing-family-default", {key},
@@ -257,16 +355,22 @@ void HfRotary::doubt_theta(const Number& inner, const Number& outer) {
 
 // ── width ──
 
-// A whole width (rotary_dim) or a fraction of the head.
-void HfRotary::read_width(const Keys* block, RotaryDeclaration& rotary) {
-  const auto width = keys_.integer("rotary_dim");
+// A whole width (rotary_dim; of latent attention qk_rope_head_dim) or a fraction of the head.
+void HfRotary::read_width(const Layer& layer, const Keys* block, RotaryDeclaration& rotary) {
+  const auto slice = keys_.integer("qk_rope_head_dim");
+  const auto width = slice ? slice : keys_.integer("rotary_dim");
   const auto inner = block != nullptr ? block->number("partial_rotary_factor") : std::nullopt;
-  const auto outer = own_or_foreign(family() != nullptr ? family()->fraction_key : "", fraction_keys);
+  const auto outer = layer.fraction ? std::optional(Number{*layer.fraction, keys_.read("partial_rotary_factors")})
+                                    : own_or_foreign(family() != nullptr ? family()->fraction_key : "", fraction_keys);
   if (head_dim() <= 0) return;                // doubted where the shape was read
   if (rotary.type.value == "proportional") {  // the fraction is that of the pairs that turn; the frequencies are those of the whole head
     if (const auto& fraction = inner ? inner : outer) rotary.numbers["partial_rotary_factor"] = *fraction;
     rotary.rotary_dim = Integer{head_dim(), declaration_.head_dim_origin};
     return;
+  }
+  if (slice) {
+    rotary.rotary_dim = slice;
+    return place_tail(rotary);
   }
   check_widths(inner, outer);
   std::optional<Integer> from_fraction;
@@ -276,7 +380,14 @@ void HfRotary::read_width(const Keys* block, RotaryDeclaration& rotary) {
                 fmt::format("{} is {} but {} gives {} of {}; the first is used", width->origin.key, width->value, from_fraction->origin.key,
                             from_fraction->value, head_dim()));
   }
-  rotary.rotary_dim = width ? *width : from_fraction ? *from_fraction : default_width();
+  rotary.rotary_dim = width ? *width : from_fraction ? *from_fraction : default_width(layer);
+  if (family() != nullptr && family()->rotates_tail) place_tail(rotary);
+}
+
+// Latent attention rotates the last channels: those before them carry no position.
+void HfRotary::place_tail(RotaryDeclaration& rotary) const {
+  const std::int64_t before = head_dim() - rotary.rotary_dim->value;
+  if (before > 0 && rotary.rotary_dim->value > 0) rotary.rotary_offset = static_cast<int>(before);
 }
 
 void HfRotary::check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer) {
@@ -305,11 +416,13 @@ Integer HfRotary::width_of(const Number& fraction) {
   return {static_cast<std::int64_t>(product), fraction.origin};
 }
 
-Integer HfRotary::default_width() {
+Integer HfRotary::default_width(const Layer& layer) {
   Integer width{head_dim(), family_default()};
-  if (family() == nullptr || (!family()->rotary_dim && !family()->rotary_fraction)) return width;
-  width =
-      family()->rotary_dim ? Integer{*family()->rotary_dim, family_default()} : width_of({*family()->rotary_fraction, family_default()});
+  if (family() == nullptr) return width;
+  const auto fraction =
+      layer.type == LayerType::sliding && family()->sliding_fraction ? family()->sliding_fraction : family()->rotary_fraction;
+  if (!family()->rotary_dim && !fraction) return width;
+  width = family()->rotary_dim ? Integer{*family()->rotary_dim, family_default()} : width_of({*fraction, family_default()});
   doubts_.add("rotary-width-not-in-file", {keys_.full("partial_rotary_factor")},
               fmt::format("no rotated width in the file; the family's {} is used", width.value));
   return width;

@@ -2,8 +2,7 @@
 // The rotary keys of a Hugging Face config: rope_scaling, rope_parameters and everything that stands beside them.
 #pragma once
 
-#include <array>
-#include <cstddef>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,13 +10,9 @@
 #include <vector>
 
 #include "model/declaration.hpp"
+#include "model/hf_layers.hpp"
 
 namespace gnomon::files {
-
-/// The kinds of layers a config tells apart; the index of a kind in a Declaration.
-enum class LayerType : std::size_t { full, sliding };
-inline constexpr std::array<std::string_view, 2> layer_type_names = {"full_attention", "sliding_attention"};
-constexpr std::size_t index(LayerType type) { return static_cast<std::size_t>(type); }
 
 class HfRotary {
  public:
@@ -26,37 +21,45 @@ class HfRotary {
 
   /// False for an unknown family without any key about rotation.
   bool is_declared() const;
-  /// What rotates the layers of a type; nothing when they do not rotate or, with a doubt, when the file does not say.
-  std::optional<RotaryDeclaration> of(LayerType type);
+  /// What rotates layers of a kind; nothing when they do not rotate or, with a doubt, when the file does not say.
+  std::optional<RotaryDeclaration> of(const Layer& layer);
   /// Keys inside the rotary blocks that were never asked for.
   std::vector<std::string> unread() const;
 
  private:
   const Family* family() const { return declaration_.family; }
   int head_dim() const { return declaration_.model.head_dim; }
-  bool has_own_sliding_base() const { return family() != nullptr && family()->sliding_theta; }
+  /// Whether layers that slide have a base of their own, beside that of the others.
+  bool has_own_sliding_base() const;
+  bool has_own_base(const Layer& layer) const { return layer.type == LayerType::sliding && has_own_sliding_base(); }
+  /// Whether the scaling of a flat block holds for the layer.
+  bool is_scaled(const Layer& layer) const;
 
   void choose_block();
   void compare_blocks(const nlohmann::json& scaling, const nlohmann::json& parameters);
-  std::optional<RotaryDeclaration> of_nested(LayerType type);
-  RotaryDeclaration declare(LayerType type, const Keys* block, std::string block_name);
+  std::optional<RotaryDeclaration> of_nested(const Layer& layer);
+  RotaryDeclaration declare(const Layer& layer, const Keys* block, std::string block_name);
 
   void read_scaling(const Keys& block, RotaryDeclaration& rotary);
   void read_type(const Keys& block, RotaryDeclaration& rotary);
+  void read_alias(const Keys& block, RotaryDeclaration& rotary);
   void read_numbers(const Keys& block, RotaryDeclaration& rotary);
   void read_original_length(const Keys* block, RotaryDeclaration& rotary);
-  void read_extras(const Keys& block, RotaryDeclaration& rotary);
+  void read_magnitude(const Keys& block, RotaryDeclaration& rotary);
+  void read_sections(const Keys* block, RotaryDeclaration& rotary);
   void read_condense_ratio(RotaryDeclaration& rotary);
 
   std::optional<Number> own_or_foreign(std::string_view own, std::span<const std::string_view> spellings);
 
-  void read_theta(LayerType type, const Keys* block, RotaryDeclaration& rotary);
+  void read_theta(const Layer& layer, const Keys* block, RotaryDeclaration& rotary);
+  std::optional<Number> outer_theta(const Layer& layer);
   void doubt_theta(const Number& inner, const Number& outer);
 
-  void read_width(const Keys* block, RotaryDeclaration& rotary);
+  void read_width(const Layer& layer, const Keys* block, RotaryDeclaration& rotary);
   void check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer);
   Integer width_of(const Number& fraction);
-  Integer default_width();
+  Integer default_width(const Layer& layer);
+  void place_tail(RotaryDeclaration& rotary) const;
 
   const Keys& keys_;
   const Declaration& declaration_;
@@ -64,8 +67,8 @@ class HfRotary {
   const nlohmann::json* block_ = nullptr;  ///< the block that counts
   const nlohmann::json* other_ = nullptr;  ///< rope_parameters, when rope_scaling won
   const char* block_name_ = "";
-  bool nested_ = false;       ///< one block per layer type
-  std::vector<Keys> blocks_;  ///< what was read, for unread(); at most one per layer type
+  bool nested_ = false;      ///< one block per layer type
+  std::deque<Keys> blocks_;  ///< what was read, for unread(); their addresses are handed out
 };
 
 }  // namespace gnomon::files

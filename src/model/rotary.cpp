@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "gnomon/frequencies.hpp"
 #include "model/declaration.hpp"
@@ -15,7 +16,7 @@ namespace {
 constexpr std::int64_t largest_length = 2000000000;
 
 // Known to the field, but without a rule in this version.
-constexpr std::string_view types_without_rule[] = {"axial", "deepseek_yarn", "telechat3-yarn", "xdrope"};
+constexpr std::string_view types_without_rule[] = {"axial", "xdrope"};
 
 bool near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
 
@@ -189,8 +190,10 @@ class Builder {
   }
 
   void make_spec(RotaryRule rule) {
+    check_lists(rule);
     RotarySpec spec{std::move(rule),       rotary_.theta->value, head_dim(), static_cast<int>(rotary_.rotary_dim->value),
                     rotary_.rotary_offset, declaration_.layout,  {}};
+    spec.axes = rotary_.axes;
     read_sections(spec);
     try {
       validate(spec);
@@ -202,9 +205,19 @@ class Builder {
     }
     result_.spec = std::move(spec);
     check_yarn(*result_.spec);
-    if (is("ntk")) {
+    if (is("ntk") && !rotary_.stated_as_alpha) {
       doubts_.add("ntk-ambiguous", {rotary_.type.origin.key},
                   fmt::format("{}: ntk is read as theta * factor^(r/(r-2)); other engines read it otherwise", rotary_.type.origin.key));
+    }
+  }
+
+  void check_lists(const RotaryRule& rule) {
+    if (!std::holds_alternative<rotary::Longrope>(rule)) return;
+    const auto pairs = static_cast<std::size_t>(rotary_.rotary_dim->value / 2);
+    for (const auto& [name, list] : rotary_.lists) {
+      if (list.value.size() == pairs) continue;
+      doubts_.add("longrope-list-length", {list.origin.key},
+                  fmt::format("{} has {} divisors, expected one for each of the {} pairs", list.origin.key, list.value.size(), pairs));
     }
   }
 
@@ -216,11 +229,34 @@ class Builder {
       spec.sections.push_back(whole ? static_cast<int>(section) : -1);  // refused by validate()
     }
     spec.section_order = rotary_.sections_interleaved ? SectionOrder::interleaved : SectionOrder::chunked;
+    const double sum = std::accumulate(rotary_.sections->value.begin(), rotary_.sections->value.end(), 0.0);
+    if (2 * sum == spec.rotary_dim || rotary_.sections->origin.key.empty()) return;
+    doubts_.add("sections-sum", {rotary_.sections->origin.key},
+                fmt::format("{} adds up to {}, expected {} pairs, half of the {} rotated channels", rotary_.sections->origin.key,
+                            quoted(sum), spec.rotary_dim / 2, spec.rotary_dim));
+  }
+
+  // Two keys that each settle the magnitude.
+  void check_magnitudes(double implied) {
+    const auto& stated = rotary_.attention_factor;
+    if (!stated || stated->origin.how != "read" || !is("yarn")) return;
+    const bool by_scales = number("mscale").value_or(0) != 0 && number("mscale_all_dim").value_or(0) != 0;
+    if (by_scales && !near(stated->value, implied)) {
+      doubts_.add("magnitude-conflict", {stated->origin.key, key("mscale"), key("mscale_all_dim")},
+                  fmt::format("{} is {}, but {} and {} give {}; the first is used", stated->origin.key, quoted(stated->value),
+                              key("mscale"), key("mscale_all_dim"), quoted(implied)));
+    }
+    if (rotary_.magnitude_multiplier) {
+      doubts_.add("magnitude-conflict", {stated->origin.key, rotary_.magnitude_multiplier->origin.key},
+                  fmt::format("{} and {} both state a magnitude; their product is used", stated->origin.key,
+                              rotary_.magnitude_multiplier->origin.key));
+    }
   }
 
   // An explicit magnitude equal to the implied one is no override.
   void apply_magnitude(RotarySpec& spec) {
     const double implied = effective_attention_factor(spec);
+    check_magnitudes(implied);
     double magnitude = implied;
     const bool has_magnitude = is("yarn") || is("longrope");
     Origin origin = has_magnitude ? Origin{"derived", rotary_.type.origin.file, key("factor")} : family_default();

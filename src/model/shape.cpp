@@ -17,7 +17,7 @@ class ShapeReader {
       : keys_(keys), names_(names), defaults_(class_defaults), declaration_(declaration), model_(declaration.model), doubts_(doubts) {}
 
   void read() {
-    model_.hidden_size = value_or_0(count(names_.hidden_size));
+    model_.hidden_size = value_or_0(count(names_.hidden_size, otherwise(&Family::hidden_size)));
     read_layers();
     read_heads();
     read_head_dim();
@@ -46,7 +46,7 @@ class ShapeReader {
   }
 
   void read_layers() {
-    const auto layers = count(names_.layers);
+    const auto layers = count(names_.layers, otherwise(&Family::layers));
     if (!layers) return demand(names_.layers);
     if (layers->value <= most_layers) {
       model_.layers = static_cast<int>(layers->value);

@@ -103,6 +103,7 @@ class TensorrtReader : FlatReader {
     if (const auto alpha = block.number("alpha"); alpha && rotary.type.value == "dynamic") {
       rotary.type.value = "ntk";
       rotary.numbers["factor"] = *alpha;
+      rotary.stated_as_alpha = true;
     }
     if (rotary.type.value == "mrope" || rotary.type.value == "none") rotary.type.value = "default";
     for (auto& key : block.unread()) model().unread.push_back(std::move(key));
