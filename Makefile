@@ -71,8 +71,9 @@ format: setup  ## rewrite the sources in the project's style
 mutants: setup  ## small wrong changes to the library, each of which a test must notice (slow; not part of test)
 	tools/mutants
 
-bench: build  ## speed: the kernels against a plain read and write, and against torch and transformers
+bench: build  ## speed: the kernels against a plain read and write, and against torch and transformers; reading models against parsing
 	$(BIN)/gnomon bench rotate
+	cmake --preset $(PRESET) && cmake --build build/$(PRESET) --target bench_read_model && build/$(PRESET)/bench/bench_read_model
 	$(BIN)/python bench/compare.py
 
 clean:  ## remove what was built (.venv stays)
