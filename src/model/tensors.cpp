@@ -74,7 +74,7 @@ class TensorCheck {
   static bool belongs(std::string_view name, const LayerGroup& group) {
     if (group.part == "vision" || group.part == "audio") return false;
     for (const std::string_view part : {"encoder", "decoder"}) {
-      const bool in_name = name.starts_with(part) || name.find("." + std::string(part) + ".") != std::string_view::npos;
+      const bool in_name = name.starts_with(part) || name.find(fmt::format(".{}.", part)) != std::string_view::npos;
       if (in_name && !group.part.empty() && group.part != "text" && group.part != part) return false;
     }
     const auto layer = layer_of(name);
