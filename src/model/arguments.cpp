@@ -74,7 +74,7 @@ class ArgumentReader {
   void read_line(std::string_view line) {
     const bool indented = !line.empty() && (line.front() == ' ' || line.front() == '\t');
     line = trimmed(line);
-    if (line.empty() || line.front() == '#' || line == "---") return;
+    if (line.empty() || line.front() == '#' || line.starts_with("---")) return;
     if (line.starts_with("- ")) return read_item(trimmed(line.substr(2)));
     if (line.find("--") != std::string_view::npos && !is_assignment(line)) return read_flags(line);
     read_assignment(line, indented);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "gnomon/error.hpp"
 #include "gnomon/frequencies.hpp"
@@ -27,7 +28,19 @@ bool turn_alike(const RotarySpec& a, const RotarySpec& b) {
   }
 }
 
-std::string rotation_text(const RotarySpec& spec) { return fmt::format("{}, theta {}", rule_name(spec.rule), spec.theta); }
+/// "llama3 against default", or the fields in which one rule differs.
+std::string rotation_text(const RotarySpec& a, const RotarySpec& b) {
+  if (rule_name(a.rule) != rule_name(b.rule))
+    return fmt::format("{} (theta {}) against {} (theta {})", rule_name(a.rule), a.theta, rule_name(b.rule), b.theta);
+  const auto ours = nlohmann::json::parse(to_json(a));
+  auto theirs = nlohmann::json::parse(to_json(b));
+  std::vector<std::string> fields;
+  for (const auto& [field, value] : ours.items()) {
+    if (field != "layout" && value != theirs[field])
+      fields.push_back(fmt::format("{} {} against {}", field, quoted(value), quoted(theirs[field])));
+  }
+  return fmt::format("{} with {}", rule_name(a.rule), fmt::join(fields, ", "));
+}
 
 /// How two set-ups of a layer differ, one sentence each.
 std::vector<std::string> differences(const PositionSpec& a, const PositionSpec& b, bool same_weights) {
@@ -45,8 +58,7 @@ std::vector<std::string> differences(const PositionSpec& a, const PositionSpec& 
     number("rotated channels", a.rotary->rotary_dim, b.rotary->rotary_dim);
     number("head_dim", a.rotary->head_dim, b.rotary->head_dim);
     if (!turn_alike(*a.rotary, *b.rotary))
-      found.push_back(fmt::format("{} against {}, which differ by 1 % {}", rotation_text(*a.rotary), rotation_text(*b.rotary),
-                                  parting(*a.rotary, *b.rotary)));
+      found.push_back(fmt::format("{}, which differ by 1 % {}", rotation_text(*a.rotary, *b.rotary), parting(*a.rotary, *b.rotary)));
     number("attention_factor", effective_attention_factor(*a.rotary), effective_attention_factor(*b.rotary));
     if (same_weights && a.rotary->layout == PairLayout::interleaved && b.rotary->layout == PairLayout::half_split)
       found.emplace_back("interleaved against half_split");

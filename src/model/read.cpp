@@ -24,6 +24,17 @@ std::string group_text(const LayerGroup& group) {
                      layers.front(), layers.size() > 1 ? fmt::format(" and {} more", layers.size() - 1) : "");
 }
 
+// Words alone are JSON too, as Python writes it; among others they begin a command.
+bool is_json(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  if (first == std::string_view::npos) return false;
+  text.remove_prefix(first);
+  if (std::string_view("{[\"0123456789").find(text.front()) != std::string_view::npos) return true;
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  constexpr std::string_view words[] = {"null", "true", "false", "NaN", "Infinity", "-Infinity"};
+  return std::find(std::begin(words), std::end(words), text) != std::end(words);
+}
+
 void refuse_doubtful(const Model& model) {
   for (const auto& doubt : model.doubts) {
     if (doubt.level == Level::error)
@@ -54,9 +65,7 @@ Model read_model(const fs::path& path) {
   }
   if (text.size() > largest_text)
     throw Error(ErrorCode::malformed, fmt::format("{}: {} bytes, too large for a config.json", path.string(), text.size()));
-  const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
-  const bool json = first != std::string_view::npos && std::string_view("{[\"0123456789tfnNI").find(text[first]) != std::string_view::npos;
-  return json ? files::read_json(text, name, path.string()) : files::read_arguments(text, name, path.string());
+  return is_json(text) ? files::read_json(text, name, path.string()) : files::read_arguments(text, name, path.string());
 }
 
 RotarySpec rotary_of(const Model& model, std::optional<int> layer) {

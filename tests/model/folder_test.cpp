@@ -61,7 +61,7 @@ TEST(Folder, ContradictionsOfConfigAndGguf) {
   folder.write("model.gguf", small_gguf(1e4F).file());
   const Model model = read_model(folder.path());
   EXPECT_EQ(codes(model), "files-conflict");
-  EXPECT_NE(model.doubts[0].message.find("theta 500000 against default, theta 10000, which differ by 1 % at position"), std::string::npos)
+  EXPECT_NE(model.doubts[0].message.find("theta 500000.0 against 10000.0, which differ by 1 % at position"), std::string::npos)
       << model.doubts[0].message;
   EXPECT_EQ(rotary_of(model).theta, 5e5);
 }

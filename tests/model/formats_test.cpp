@@ -116,7 +116,7 @@ TEST(Mistral, WindowsAreRepeatedOverTheLayers) {
 }
 
 TEST(Mistral, TheBaseDependsOnTheWindow) {
-  json without = mistral({});
+  json without = mistral(json::object());
   without.erase("rope_theta");
   EXPECT_EQ(rotary_of(read_any(without)).theta, 1e6);
   without["sliding_window"] = 4096;
