@@ -66,15 +66,16 @@ Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& 
   return setup;
 }
 
-// The layers that rotate without a window set the length; a model of windows only takes the first.
+// The layers that rotate without a window set the length; of a model of windows only those that are scaled, or else the first.
 std::optional<std::size_t> leading_kind(const Declaration& declaration) {
-  std::optional<std::size_t> first;
+  std::optional<std::size_t> leading;
+  int rank = 0;
   for (const auto kind : declaration.kind_of_layer) {
     if (kind == no_attention || !declaration.kinds[kind].rotary) continue;
-    if (!declaration.kinds[kind].window) return kind;
-    if (!first) first = kind;
+    const int found = !declaration.kinds[kind].window ? 3 : declaration.kinds[kind].rotary->type.value != "default" ? 2 : 1;
+    if (found > rank) rank = found, leading = kind;
   }
-  return first;
+  return leading;
 }
 
 void check_lengths(const Declaration& declaration, Doubts& doubts) {

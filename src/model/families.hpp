@@ -103,7 +103,8 @@ struct Family {
 
   // Spellings that go before those every family may use.
   std::vector<std::string_view> hidden_keys{}, layer_keys{}, head_keys{}, length_keys{};
-  bool is_image = false;  ///< positions are patches: no length, and the hook knows their number
+  bool has_no_attention = false;  ///< in any layer
+  bool is_image = false;          ///< positions are patches: no length, and the hook knows their number
 
   /// Shape that no spelling of a single number tells.
   void (*shape)(HfContext&) = nullptr;

@@ -61,7 +61,10 @@ class HfReader {
     rotary_.emplace(keys_, declaration_, doubts_);
     HfContext context(keys_, plan_.kinds, declaration_, doubts_);
     read_encoding(context);
-    for (std::size_t kind = 0; kind < plan_.kinds.size(); kind++) read_mask(plan_.kinds[kind], declaration_.kinds[kind]);
+    for (std::size_t kind = 0; kind < plan_.kinds.size(); kind++) {
+      read_mask(plan_.kinds[kind], declaration_.kinds[kind]);
+      read_own_width(plan_.kinds[kind], declaration_.kinds[kind]);
+    }
     for (auto& kind : declaration_.kinds) read_extras(kind);
     if (family() != nullptr && family()->hook != nullptr) family()->hook(context);
     for (auto& kind : declaration_.kinds) read_latent_scale(kind);
@@ -158,17 +161,19 @@ class HfReader {
         .head_dim = {"head_dim", "kv_channels", "attention_head_size", "attention_head_dim", "d_kv"},
         .length = spellings(&Family::length_keys, {"max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"}),
     };
-    if (keys_.has("qk_rope_head_dim") && keys_.has("qk_nope_head_dim")) names.head_dim = {"qk_head_dim"};
+    names.width = latent_width();
     read_lengths(names.length);
     files::read_shape(keys_, names, family(), declaration_, doubts_);
-    if (names.head_dim.front() == "qk_head_dim") settle_latent_width();
     if (const auto one = keys_.boolean("multi_query"); one && one->value && !keys_.has("new_decoder_architecture")) model().kv_heads = 1;
     if (family() == nullptr || !family()->offset_in_length || !declaration_.length) return;
     declaration_.usable = Integer{declaration_.length->value - family()->learned_offset, keys_.derived(declaration_.length->origin.key)};
   }
 
   void read_lengths(ShapeKeys::Names& names) {
-    if (family() != nullptr && family()->is_image) return names.assign({"max_position_embeddings_of_text"});
+    if (family() != nullptr && family()->is_image) {
+      keys_.find("max_position_embeddings");  // copied from the text model: an image has none
+      return names.clear();
+    }
     for (const auto key : {"seq_length", "max_sequence_length", "model_max_length", "max_target_positions"}) {
       if (std::any_of(names.begin(), names.end(), [&](auto name) { return keys_.has(name); })) {
         if (auto length = keys_.integer(key)) declaration_.other_lengths.push_back(std::move(*length));
@@ -179,15 +184,15 @@ class HfReader {
   }
 
   // Queries and keys of latent attention: channels without position, then the rotated ones.
-  void settle_latent_width() {
+  std::optional<Integer> latent_width() {
     const auto still = keys_.integer("qk_nope_head_dim"), rotated = keys_.integer("qk_rope_head_dim");
-    if (!still || !rotated) return;
+    if (!still || !rotated) return std::nullopt;
     const std::int64_t width = still->value + rotated->value;
     const std::string sum = still->origin.key + " + " + rotated->origin.key;
     if (width < 1 || width > widest_head || still->value < 0 || rotated->value < 0) {
       doubts_.add("value-invalid", {still->origin.key, rotated->origin.key},
                   fmt::format("{} is {}, expected 1 to {}", sum, width, widest_head));
-      return;
+      return std::nullopt;
     }
     for (const auto key : {"qk_head_dim", "head_dim"}) {
       const auto stated = keys_.integer(key);
@@ -196,8 +201,7 @@ class HfReader {
                   fmt::format("{} = {} is not the width of queries and keys, {} = {}; the sum is used", stated->origin.key, stated->value,
                               sum, width));
     }
-    model().head_dim = static_cast<int>(width);
-    declaration_.head_dim_origin = keys_.derived(sum);
+    return Integer{width, keys_.derived(sum)};
   }
 
   void read_score() {
@@ -245,6 +249,8 @@ class HfReader {
         context.use_learned(0, family() != nullptr ? family()->learned_offset : 0);
         break;
       case Encoding::none:
+        check_still_slice();
+        break;
       case Encoding::other:
         break;
     }
@@ -275,6 +281,8 @@ class HfReader {
     if (const auto learned = keys_.boolean("learned_pos_emb"); learned && !learned->value)
       return rotates_by_attn_config() ? Encoding::rotary : Encoding::none;
     if (rotates_by_attn_config()) return Encoding::rotary;
+    if (keys_.boolean("mla_use_nope").value_or(Boolean{}).value) return Encoding::none;
+    if (family() == nullptr && !keys_.boolean("use_rope").value_or(Boolean{true, {}}).value) return Encoding::none;
     const auto type = keys_.text("position_embedding_type");
     const bool decides = family() == nullptr || family()->position_type_key;
     if (type && type->value.starts_with("relative_key")) {
@@ -290,6 +298,14 @@ class HfReader {
     if (rotary_->is_declared()) return Encoding::rotary;
     doubts_.add("position-unknown", {"model_type"}, "an unknown family, and no key says how position enters");
     return Encoding::other;
+  }
+
+  // Latent attention can have the slice for rotation in projections and cache and never turn it.
+  void check_still_slice() {
+    const auto width = keys_.integer("qk_rope_head_dim");
+    if (!width) return;
+    doubts_.add("rope-width-not-rotated", {width->origin.key},
+                fmt::format("{} = {}, but no layer rotates", width->origin.key, width->value));
   }
 
   bool rotates_by_attn_config() {  // MPT
@@ -312,6 +328,8 @@ class HfReader {
   }
 
   std::optional<Integer> window() {
+    const bool needs_switch = family() != nullptr && family()->window_rule == WindowRule::after_max_window_layers;
+    if (needs_switch && !keys_.boolean("use_sliding_window").value_or(Boolean{}).value) return std::nullopt;
     auto window = keys_.integer("sliding_window", "sliding_window_size", "attention_window_size", "local_attention", "window_size");
     if (window && window->value < 1) {
       doubts_.add("value-invalid", {window->origin.key},
@@ -329,6 +347,12 @@ class HfReader {
     if (auto chunk = keys_.integer("attention_chunk_size")) return chunk;
     if (family() == nullptr || !family()->window || keys_.find("attention_chunk_size") != nullptr) return std::nullopt;
     return Integer{*family()->window, family_default()};
+  }
+
+  void read_own_width(const Layer& layer, LayerKind& kind) {
+    const bool by_width = declaration_.softmax_scale.origin.key == "head_dim";
+    if (!layer.head_dim || layer.head_dim->value < 1 || !by_width) return;
+    kind.softmax_scale = Number{std::pow(static_cast<double>(layer.head_dim->value), -0.5), keys_.derived(layer.head_dim->origin.key)};
   }
 
   void read_extras(LayerKind& kind) {
@@ -395,7 +419,7 @@ class HfReader {
     }
     for (const auto key :
          {"max_window_layers", "full_attention_interval", "qk_nope_head_dim", "indexer_rope_interleave", "sliding_window_pattern",
-          "original_rope", "kv_channels", "offset_alibi", "chunk_size_feed_forward", "use_mrope"})
+          "original_rope", "kv_channels", "offset_alibi", "chunk_size_feed_forward", "use_mrope", "rope_theta"})
       keys_.find(key);  // of no effect here, or read where it has one
     if (family() == nullptr) keys_.find("use_sliding_window");
     std::vector<std::string> decisive;

@@ -81,8 +81,8 @@ class Readers {
       const std::string& type = kind.rotary->type.value;
       if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
     }
-    const bool long_lists = std::find(types.begin(), types.end(), "proportional") != types.end();
-    if (types.size() < 2 || long_lists) return;  // GGUF files carry proportional pairs as a tensor
+    const auto one_for_all = [](const std::string& type) { return type == "yarn" || type == "longrope"; };
+    if (types.size() < 2 || std::none_of(types.begin(), types.end(), one_for_all)) return;
     const char* block = keys_.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
     add(keys_.full(block), fmt::format("llama.cpp has one scaling for all layers, and these have {}", fmt::join(types, " and ")));
   }
@@ -90,7 +90,9 @@ class Readers {
   // transformers 4 does not read rope_parameters: without the older keys beside it, it falls back to a default base and no scaling.
   void warn_of_version_4() {
     const Family* family = declaration_.family;
-    if (family == nullptr || family->since_v5 || !keys_.has("rope_parameters") || keys_.object("rope_scaling") != nullptr) return;
+    if (family == nullptr || family->since_v5 || family->is_image || !keys_.has("rope_parameters") ||
+        keys_.object("rope_scaling") != nullptr)
+      return;
     if (!family->theta_key.empty() && keys_.has(family->theta_key)) return;
     std::vector<std::string> lost;
     for (const auto& kind : declaration_.kinds) {

@@ -58,9 +58,11 @@ class LayerReader {
           read_attention_indices() || read_attention_period())) {
       read_pattern();
     }
+    if (family() != nullptr && family()->has_no_attention) layers_.assign(layers_.size(), Layer{.type = LayerType::none});
     mark_cross_attention();
     mark_still_layers();
     read_lists_of_numbers();
+    read_overrides();
     return group();
   }
 
@@ -314,6 +316,19 @@ class LayerReader {
     if (!list) return;
     if (list->value.size() < layers_.size()) check_length(key, list->value.size());
     for (std::size_t i = 0; i < std::min(layers_.size(), list->value.size()); i++) layers_[i].*member = list->value[i];
+  }
+
+  // transformers 5 writes {"05": {"head_dim": 512}, …} for layers that differ.
+  void read_overrides() {
+    const json* overrides = keys_.object("per_layer_config");
+    if (overrides == nullptr) return;
+    const Keys all = keys_.inside(*overrides, "per_layer_config");
+    for (std::size_t i = 0; i < layers_.size(); i++) {
+      for (const auto& name : {fmt::format("{}", i), fmt::format("{:02}", i), fmt::format("{:03}", i)}) {
+        const auto one = overrides->find(name);
+        if (one != overrides->end() && one->is_object()) layers_[i].head_dim = all.inside(*one, name).integer("head_dim");
+      }
+    }
   }
 
   LayerPlan group() {

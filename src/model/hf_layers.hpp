@@ -26,7 +26,11 @@ struct Layer {
   bool rotates = true;
   std::string label{};                        ///< of the type, as the file spells it: the key of its block in rope_parameters
   std::optional<double> theta{}, fraction{};  ///< where the file has a list of them, one for each layer
-  bool operator==(const Layer&) const = default;
+  std::optional<Integer> head_dim{};          ///< where it is not the model's
+  bool operator==(const Layer& other) const {
+    return type == other.type && rotates == other.rotates && label == other.label && theta == other.theta && fraction == other.fraction &&
+           head_dim.has_value() == other.head_dim.has_value() && (!head_dim || head_dim->value == other.head_dim->value);
+  }
 };
 
 struct LayerPlan {

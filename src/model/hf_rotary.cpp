@@ -85,6 +85,7 @@ void HfRotary::compare_blocks(const json& scaling, const json& parameters) {
 
 std::optional<RotaryDeclaration> HfRotary::of(const Layer& layer) {
   if (!layer.rotates) return std::nullopt;
+  head_dim_ = layer.head_dim && layer.head_dim->value >= 1 && layer.head_dim->value <= widest_head ? layer.head_dim : std::nullopt;
   if (nested_) return of_nested(layer);
   if (block_ == nullptr) return declare(layer, nullptr, "");
   const std::string name = keys_.full(block_name_);
@@ -120,6 +121,7 @@ std::optional<RotaryDeclaration> HfRotary::of_nested(const Layer& layer) {
 RotaryDeclaration HfRotary::declare(const Layer& layer, const Keys* block, std::string block_name) {
   RotaryDeclaration rotary;
   rotary.block = std::move(block_name);
+  rotary.head_dim = head_dim_;
   if (block != nullptr) read_scaling(*block, rotary);
   read_original_length(block, rotary);
   if (is_scaled(layer)) read_condense_ratio(rotary);
@@ -209,7 +211,7 @@ void HfRotary::read_numbers(const Keys& block, RotaryDeclaration& rotary) {
 // The inner value is the author's statement about this rule; transformers 5 lets the outer one win.
 void HfRotary::read_original_length(const Keys* block, RotaryDeclaration& rotary) {
   constexpr auto name = "original_max_position_embeddings";
-  const auto outer = keys_.number(name);
+  const auto outer = keys_.number(name, "initial_context_length");
   if (!outer) return;
   const auto inner = rotary.numbers.find(name);
   if (inner == rotary.numbers.end()) {

@@ -28,7 +28,7 @@ class HfRotary {
 
  private:
   const Family* family() const { return declaration_.family; }
-  int head_dim() const { return declaration_.model.head_dim; }
+  int head_dim() const { return head_dim_ ? static_cast<int>(head_dim_->value) : declaration_.model.head_dim; }
   /// Whether layers that slide have a base of their own, beside that of the others.
   bool has_own_sliding_base() const;
   bool has_own_base(const Layer& layer) const { return layer.type == LayerType::sliding && has_own_sliding_base(); }

@@ -75,17 +75,19 @@ RotarySpec rotary_of(const Model& model, std::optional<int> layer) {
     for (const auto& group : model.groups) groups += (groups.empty() ? "" : "; ") + group_text(group);
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} (groups: {})", model.path, reason, groups));
   };
+  // Layers are numbered anew in each part: those of the main part, whose groups come first, are meant.
+  const auto is_meant = [&](const LayerGroup& group) { return group.part == model.groups.front().part; };
   if (!layer) {
     std::vector<RotarySpec> specs;
     for (const auto& group : model.groups) {
-      if (group.spec.rotary && std::find(specs.begin(), specs.end(), *group.spec.rotary) == specs.end())
+      if (is_meant(group) && group.spec.rotary && std::find(specs.begin(), specs.end(), *group.spec.rotary) == specs.end())
         specs.push_back(*group.spec.rotary);
     }
     if (specs.size() == 1) return specs.front();
     return refuse(specs.empty() ? "no layer rotates" : "several rotary groups, name a layer");
   }
   for (const auto& group : model.groups) {
-    if (std::find(group.layers.begin(), group.layers.end(), *layer) == group.layers.end()) continue;
+    if (!is_meant(group) || std::find(group.layers.begin(), group.layers.end(), *layer) == group.layers.end()) continue;
     return group.spec.rotary ? *group.spec.rotary : refuse(fmt::format("layer {} does not rotate", *layer));
   }
   return refuse(fmt::format("layer {} is not one of its {} layers", *layer, model.layers));

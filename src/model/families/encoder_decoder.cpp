@@ -80,6 +80,7 @@ void m2m(HfContext& model) {
 }
 
 void whisper(HfContext& model) {
+  model.keys().find("max_source_positions");  // of computed rows
   both_stacks(model, sinusoids(model, absolute::SinusoidDenominator::half_minus_one, 0),
               model.learned(model.count({"max_target_positions"}, 448), 0));
   for (auto& kind : model.declaration().kinds) kind.origins["absolute.rows"] = origin_of(model, "max_target_positions");

@@ -32,6 +32,21 @@ void deberta(HfContext& model) {
   if (const auto biased = keys.boolean("position_biased_input"); !biased || biased->value) model.use_learned(0, 0);
 }
 
+// Rotation only where position_embeddings_type asks for it; its other type is Transformer-XL's, which no rule here has.
+void conformer(HfContext& model) {
+  const auto& keys = model.keys();
+  const auto type = keys.text("position_embeddings_type");
+  if (type && type->value == "rotary") {
+    RotaryDeclaration rotary;
+    rotary.theta = keys.number("rotary_embedding_base").value_or(Number{10000, family_default()});
+    rotary.rotary_dim = Integer{model.declaration().model.head_dim, model.declaration().head_dim_origin};
+    return model.use_rotary(rotary);
+  }
+  if (type && type->value != "relative") return;
+  model.doubts().add("rule-not-available", {keys.full("position_embeddings_type")},
+                     "relative positions as in Transformer-XL are known but not offered by this version");
+}
+
 // MPNet's own buckets beside its learned table, the same in every layer.
 void mpnet(HfContext& model) {
   const auto buckets = model.keys().integer("relative_attention_num_buckets").value_or(Integer{32, family_default()});
@@ -137,6 +152,11 @@ std::vector<Family> encoder_families() {
        .causal = false,
        .theta_key = "rotary_emb_base",
        .theta = 20000},
+      {.name = "wav2vec2 Conformer",
+       .model_types = {"wav2vec2-conformer"},
+       .encoding = Encoding::other,
+       .causal = false,
+       .hook = conformer},
       {.name = "GTE", .model_types = {"gte", "new"}, .causal = false, .theta = 160000},
       {.name = "EuroBERT", .model_types = {"eurobert"}, .causal = false},
   };

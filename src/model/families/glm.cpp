@@ -2,13 +2,29 @@
 // GLM and ChatGLM. Sources: the code published with ChatGLM, transformers 5.24 (glm*), the released files.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "model/families.hpp"
 #include "model/hf_context.hpp"
 
 namespace gnomon::files {
 namespace {
+
 constexpr auto interleaved = PairLayout::interleaved;
+
+// Rows and columns take turns in the first pairs and time has the rest: an order that SectionOrder does not have.
+void ernie_vl(HfContext& model) {
+  for (auto& kind : model.declaration().kinds) {
+    if (!kind.rotary) continue;
+    const auto sections = std::exchange(kind.rotary->sections, std::nullopt);
+    const std::string key = sections && !sections->origin.key.empty() ? sections->origin.key : "mrope_section";
+    model.doubts().add(
+        "section-order-unknown", {key},
+        fmt::format("{}: rows and columns take turns before time, an order without a name here; the numbers hold for text", key));
+  }
 }
+
+}  // namespace
 
 std::vector<Family> glm_families() {
   return {
@@ -46,7 +62,7 @@ std::vector<Family> glm_families() {
        .layout = interleaved,
        .theta = 10000,
        .partial = true,
-       .rotary_fraction = 0.5,
+
        .sections = {8, 12, 12}},
       {.name = "GLM-4.5V",
        .model_types = {"glm4v_moe", "glm4v_moe_text"},
@@ -68,6 +84,12 @@ std::vector<Family> glm_families() {
        .layout = interleaved,
        .gguf_layout = interleaved,
        .layout_key = true},
+      {.name = "ERNIE 4.5 VL",
+       .model_types = {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "ernie4_5_moe_vl"},
+       .layout = interleaved,
+       .theta = 500000,
+       .v4_theta = 500000,
+       .hook = ernie_vl},
       {.name = "ERNIE 4.5",
        .model_types = {"ernie4_5", "ernie4_5_moe"},
        .class_prefix = "Ernie4_5",

@@ -8,14 +8,6 @@
 namespace gnomon::files {
 namespace {
 
-// The slice for rotation is there in projections and cache, but its code never turns it.
-void still_slice(HfContext& model) {
-  const auto width = model.keys().integer("qk_rope_head_dim");
-  if (!width) return;
-  model.doubts().add("rope-width-not-rotated", {width->origin.key},
-                     fmt::format("{} = {}, but no layer of this family rotates", width->origin.key, width->value));
-}
-
 // Its released files carry keys of a rotation that none of its code performs.
 void idle_rope_keys(HfContext& model) {
   std::vector<std::string> keys;
@@ -28,6 +20,9 @@ void idle_rope_keys(HfContext& model) {
   model.doubts().add("rope-keys-unused", keys, text);
 }
 
+// Only the number of layers says anything, and none of them attends.
+void no_attention_at_all(HfContext& model) { model.set_layers(model.count({"num_hidden_layers", "n_layer", "num_blocks"}, 0)); }
+
 }  // namespace
 
 std::vector<Family> hybrid_families() {
@@ -36,8 +31,7 @@ std::vector<Family> hybrid_families() {
        .model_types = {"kimi_linear", "kimi_k3"},
        .class_prefix = "KimiLinear",
        .since_v5 = true,
-       .encoding = Encoding::none,
-       .hook = still_slice},
+       .encoding = Encoding::none},
       {.name = "Nemotron-H",
        .model_types = {"nemotron_h"},
        .class_prefix = "NemotronHFor",
@@ -80,6 +74,11 @@ std::vector<Family> hybrid_families() {
        .class_prefix = "MiniMaxText",
        .v4_theta = 1000000,
        .partial = true},
+      {.name = "State spaces and recurrences",
+       .model_types = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"},
+       .encoding = Encoding::none,
+       .has_no_attention = true,
+       .shape = no_attention_at_all},
       {.name = "OLMo Hybrid", .model_types = {"olmo_hybrid"}, .since_v5 = true},
   };
 }

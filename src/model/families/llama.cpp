@@ -17,8 +17,8 @@ void mllama(HfContext& model) {
 // Llama 4 tempers the queries of the layers that do not rotate.
 void llama4(HfContext& model) {
   const auto& keys = model.keys();
-  if (const auto tuned = keys.boolean("attn_temperature_tuning"); tuned && !tuned->value) return;
-  if (const auto tuned = keys.number("attn_temperature_tuning"); tuned && tuned->value == 0) return;
+  const auto* tuned = keys.find("attn_temperature_tuning");  // true or false, in some files a number
+  if (tuned != nullptr && (*tuned == false || *tuned == 0)) return;
   const auto scale = keys.number("attn_scale").value_or(Number{0.1, family_default()});
   const auto floor = keys.integer("floor_scale").value_or(Integer{8192, family_default()});
   for (std::size_t kind = 0; kind < model.layers().size(); kind++) {
@@ -165,6 +165,14 @@ std::vector<Family> llama_families() {
        .class_prefix = "HunYuan",
        .architectures = {"hunyuan-dense", "hunyuan-moe"},
        .theta = 10000},
+      {.name = "EXAONE 3",
+       .model_types = {"exaone"},
+       .class_prefix = "ExaoneFor",
+       .architectures = {"exaone"},
+       .theta = 500000,
+       .v4_theta = 500000},
+      {.name = "JetMoE, nanochat and others that state all they need",
+       .model_types = {"jetmoe", "nanochat", "sarvam_moe", "moshi", "kyutai_speech_to_text", "higgs_audio_v2"}},
       {.name = "HY-V3", .model_types = {"hy_v3"}, .since_v5 = true, .theta = 11158840},
   };
 }

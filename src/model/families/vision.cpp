@@ -39,6 +39,7 @@ void clip_text(HfContext& model) { model.use_learned(model.count({"max_position_
 
 // Biases for every offset of two patches and three for the class token; a table of positions only when asked for.
 void beit(HfContext& model) {
+  model.keys().find("relative_position_bias_table_rows");  // follows from the patches
   const std::int64_t window = patches_of_side(model, 224, 16);
   model.use_bias(bias::Beit{window, (2 * window - 1) * (2 * window - 1) + 3}, model.keys().derived("image_size, patch_size"));
   if (const auto table = model.keys().boolean("use_absolute_position_embeddings"); table && table->value)
@@ -141,7 +142,8 @@ void dinov3(HfContext& model) {
   const int pairs = model.declaration().model.head_dim / 2;
   if (pairs < 2 || pairs > widest_head || !(theta.value > 0)) return;
   std::vector<double> inv_freq;
-  for (int i = 0; i < pairs; i++) inv_freq.push_back(2 * std::numbers::pi * std::pow(theta.value, -static_cast<double>(i % (pairs / 2)) / (pairs / 2)));
+  for (int i = 0; i < pairs; i++)
+    inv_freq.push_back(2 * std::numbers::pi * std::pow(theta.value, -static_cast<double>(i % (pairs / 2)) / (pairs / 2)));
   use_listed(model, inv_freq, theta.origin);
   for (const auto key : {"pos_embed_rope_normalize_coords", "pos_embed_rope_rescale_coords", "pos_embed_rope_dtype"})
     model.keys().find(key);
