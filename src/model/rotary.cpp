@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "gnomon/frequencies.hpp"
 #include "model/declaration.hpp"
@@ -361,11 +362,19 @@ std::string parting(const RotarySpec& a, const RotarySpec& b) {
   } catch (const Error&) {
     return not_computed;  // a base or factor no rule accepts, which has its own doubt
   }
-  for (std::int64_t position = 1; position <= farthest; position = std::max(position + 1, position + position / 64)) {
+  const auto parted = [&](std::int64_t position) {
     double sum = 0;
     for (std::size_t i = 0; i < fa.size(); i++) sum += std::cos((fa[i] - fb[i]) * static_cast<double>(position));
-    if (1 - sum / static_cast<double>(fa.size()) > 0.01) return fmt::format("at position {}", position);
+    return 1 - sum / static_cast<double>(fa.size()) > 0.01;
+  };
+  // The pair that parts first has turned by less than half a turn then, so that steps of an eighth do not jump over it.
+  std::int64_t last = 0, position = 1;
+  while (position <= farthest && !parted(position)) last = std::exchange(position, std::max(position + 1, position + position / 8));
+  while (position <= farthest && position - last > 1) {
+    const std::int64_t middle = last + (position - last) / 2;
+    (parted(middle) ? position : last) = middle;
   }
+  if (position <= farthest) return fmt::format("at position {}", position);
   return fmt::format("beyond position {}", farthest);
 }
 
