@@ -3,6 +3,7 @@
 BIN := .venv/bin
 JOBS ?= $(shell nproc)
 PRESET ?= release
+RUNS ?= 300000
 # Read by cmake --build, ctest and scikit-build-core alike.
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export CTEST_PARALLEL_LEVEL := $(JOBS)
@@ -12,7 +13,7 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src cli pyth
 CPP = $(shell find include src cli python tests bench fuzz examples -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 INSTALLED := build/python/installed
 
-.PHONY: help setup build demo test test-cpp test-python test-arm64 lint tidy format bench mutants clean
+.PHONY: help setup build demo test test-cpp test-python test-arm64 fuzz lint tidy format bench mutants clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -47,6 +48,11 @@ test-python: build  ## the Python tests
 test-arm64:  ## the kernel and oracle tests, cross-compiled for arm64 and run under qemu (slow; not part of test)
 	tools/test-arm64
 
+fuzz: setup  ## every fuzz target, longer than the tests run it (RUNS=n inputs each)
+	cmake --preset $(PRESET)
+	cmake --build build/$(PRESET)
+	for target in build/$(PRESET)/fuzz/fuzz_*; do echo $$target && $$target --runs $(RUNS) --seed $$(date +%s) || exit 1; done
+
 lint: setup  ## formatting, Python lint and the dependency rule
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/ruff format --check
@@ -65,8 +71,9 @@ format: setup  ## rewrite the sources in the project's style
 mutants: setup  ## small wrong changes to the library, each of which a test must notice (slow; not part of test)
 	tools/mutants
 
-bench: build  ## speed: the kernels against a plain read and write, and against torch and transformers
+bench: build  ## speed: the kernels against a plain read and write, and against torch and transformers; reading models against parsing
 	$(BIN)/gnomon bench rotate
+	cmake --preset $(PRESET) && cmake --build build/$(PRESET) --target bench_read_model && build/$(PRESET)/bench/bench_read_model
 	$(BIN)/python bench/compare.py
 
 clean:  ## remove what was built (.venv stays)

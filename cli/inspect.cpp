@@ -17,7 +17,10 @@ Verb add_inspect(CLI::App& root) {
   };
   auto* app = root.add_subcommand("inspect", "What a model declares about position, where each value comes from, what is doubtful");
   const auto options = std::make_shared<Options>();
-  app->add_option("PATH", options->path, "config.json, a folder with one, or a GGUF file")->type_name("PATH")->option_text(" ")->required();
+  app->add_option("PATH", options->path, "config.json, params.json, a GGUF file, or a folder with them")
+      ->type_name("PATH")
+      ->option_text(" ")
+      ->required();
   app->add_flag("--json", options->json, "Print one JSON object (docs/inspect.md)");
   app->footer(
       "Exits with 1 when a doubt is a warning or an error, so that a script can stop there.\n\n"

@@ -10,7 +10,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    gnomon::fuzz::check_model(gnomon::files::read_hf({reinterpret_cast<const char*>(data), size}, "config.json", "config.json"));
+    gnomon::fuzz::check_model(gnomon::files::read_json({reinterpret_cast<const char*>(data), size}, "config.json", "config.json"));
   } catch (const gnomon::Error& error) {
     gnomon::fuzz::demand(error.code() == gnomon::ErrorCode::malformed, "a text that cannot be read is malformed");
   }

@@ -65,7 +65,7 @@ struct LayerGroup {
 /// The position set-up of a model. The shape is that of its main part: the text model, or the decoder.
 struct Model {
   std::string path;
-  std::string format;  ///< "hf" or "gguf"
+  std::string format;  ///< "hf", "gguf", "meta", … (docs/inspect.md)
   std::string type;    ///< "llama", "gemma3_text", … as the file spells it
   int layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden_size = 0;
   std::optional<std::int64_t> declared;   ///< the length the file states
@@ -80,10 +80,10 @@ struct Model {
   std::optional<Level> worst() const;
 };
 
-/// Reads a Hugging Face `config.json` or a folder with one, or a GGUF file (its header, and a tensor of frequency divisors where it has
-/// one). The format is recognised by content. What is not understood becomes a doubt. Throws Error(io) for a path that cannot be read and
-/// Error(malformed) for content that is neither format: bad or ambiguous JSON (a key twice, not UTF-8, not an object, over 64 MiB), a
-/// truncated or inconsistent GGUF header.
+/// Reads a file of any format of docs/inspect.md, found by its content, or a folder with the files of one model, whose contradictions
+/// become doubts, as does what is not understood. Throws Error(io) for a path that cannot be read or a folder without a model, and
+/// Error(malformed) for content of no format: bad or ambiguous JSON (a key twice, not UTF-8, not an object, over 64 MiB), a
+/// truncated or inconsistent header.
 Model read_model(const std::filesystem::path& path);
 
 /// The object `gnomon inspect --json` prints (docs/inspect.md), on one line.

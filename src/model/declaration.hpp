@@ -39,6 +39,7 @@ struct RotaryDeclaration {
   bool factor_is_null = false;                 ///< the key is there and says null
   std::optional<Number> attention_factor;      ///< the magnitude itself
   std::optional<Number> magnitude_multiplier;  ///< times the magnitude the rule implies
+  bool length_is_settled = false;              ///< no doubt about which side of a linear factor the length stands on
   std::optional<Number> query_scale;           ///< by how much queries grow with the logarithm of their distance to the original length
   bool stated_as_alpha = false;                ///< ntk by the name that has one meaning only
   int axes = 1;                                ///< as in RotarySpec

@@ -28,5 +28,10 @@ std::vector<Doubt> Doubts::take() {
   return std::move(doubts_);
 }
 
+void Doubts::append_to(Model& model) {
+  for (auto& doubt : take()) model.doubts.push_back(std::move(doubt));
+  std::stable_sort(model.doubts.begin(), model.doubts.end(), [](const Doubt& a, const Doubt& b) { return a.level > b.level; });
+}
+
 }  // namespace files
 }  // namespace gnomon

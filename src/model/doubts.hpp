@@ -48,8 +48,6 @@ inline constexpr DoubtInfo doubt_table[] = {
      "The numbers made from the other keys may be wrong.", "Use a reader that knows the family."},
     {"layout-unknown", Level::error, "The pair layout depends on the architecture, and this one is not known.",
      "With the wrong layout every score is wrong from position 1 on.", "Give the rotary spec by hand."},
-    {"frequency-tensor", Level::error, "The file carries frequency divisors as a tensor, and they match no known rule.",
-     "The frequencies made from the keys alone are wrong for the slow pairs.", "Read the model's config.json instead."},
     {"dynamic-length-missing", Level::error, "dynamic scaling grows from the trained length, and the file states none.",
      "The base cannot be computed beyond the trained length.", "Add max_position_embeddings."},
     {"longrope-list-length", Level::error, "A list of longrope divisors does not have one entry for each pair.",
@@ -131,9 +129,27 @@ inline constexpr DoubtInfo doubt_table[] = {
      "None, unless the number of layers is the wrong one.", "Correct the list or the number of layers."},
     {"heads-not-divisible", Level::warning, "The number of heads is not a multiple of the number of key and value heads.",
      "Grouped attention is not defined for it.", "Correct the shape."},
+    {"frequency-tensor", Level::warning,
+     "The file carries frequency divisors as a tensor that match no known rule; they are used as they are.",
+     "Other engines, and the model's config.json, may mean another rule.", "Compare with the model's config.json."},
+    {"files-conflict", Level::warning, "Two files of one folder state different set-ups; the first named is used.",
+     "An engine that reads the other one runs another model. For rotations the message states the position from which they differ by 1 %.",
+     "Correct or remove the wrong file."},
+    {"file-unreadable", Level::warning, "A file of the folder that belongs to the model cannot be read, and was left out.",
+     "Its contradictions with the others are not found.", "Repair or remove the file."},
+    {"tensor-conflict", Level::warning, "The shape of a tensor contradicts the keys; the message says which is used.",
+     "The model does not load, or runs with another width than the one shown here.", "Correct the key."},
+    {"scaling-factor-unstated", Level::warning,
+     "use_scaled_rope states no factor, and Meta's code (8) and the Hugging Face files (32) of a model of this shape disagree; 8 is used.",
+     "The message states the position from which the two rotations differ by 1 %.", "State the factor, or read the model's config.json."},
     // note: a documented default or alias was used, or one engine ignores a key
     {"theta-missing-family-default", Level::note, "No base in the file; the family's default is used.",
      "None, if the model was trained with the family's default.", "Add rope_theta to be independent of defaults."},
+    {"scaling-constants", Level::note,
+     "The file says that frequencies are scaled and not how; the constants of the format's code are used.",
+     "None, if the model was trained with that code.", "None needed."},
+    {"heads-vary", Level::note, "The number of heads differs from layer to layer; the first is shown.", "None for rotations.",
+     "None needed."},
     {"engine-ignores-key", Level::note, "An engine that runs such files ignores a key, or a rule of the model; the message names both.",
      "That engine runs another set-up than the one shown here.", "Use an engine that has the rule, or know the difference."},
     {"base-grows-in-steps", Level::note, "The code enlarges the base in steps beyond the trained length; the numbers hold up to it.",
@@ -199,6 +215,8 @@ class Doubts {
   void set_cost(DoubtCode code, const std::vector<std::string>& keys, const DriftCost& cost);
   /// The doubts, errors first, otherwise in the order they were raised.
   std::vector<Doubt> take();
+  /// The same, added to those a model has.
+  void append_to(Model& model);
 
  private:
   std::vector<Doubt> doubts_;

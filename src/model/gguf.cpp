@@ -1,39 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF: the keys under the architecture's prefix, with llama.cpp's defaults.
+// GGUF: the keys under the architecture's prefix, with llama.cpp's defaults. What rotates is in gguf_rotary.cpp.
+#include "model/gguf.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "gnomon/error.hpp"
-#include "gnomon/frequencies.hpp"
-#include "model/declaration.hpp"
 #include "model/formats.hpp"
-#include "model/gguf_header.hpp"
-#include "model/shape.hpp"
+#include "model/tensors.hpp"
 
 namespace gnomon::files {
 namespace {
 
 using nlohmann::json;
-
-enum LayerType : std::size_t { full, sliding };
-
-// Some architectures give one number of heads per layer, mostly the same one.
-bool is_one_count(std::string_view key, const json& value) {
-  return key.starts_with("attention.head_count") && value.is_array() && !value.empty() &&
-         std::all_of(value.begin(), value.end(), [&](const json& entry) { return entry == value.front(); });
-}
-
-json keys_under(const json& keys, const std::string& prefix) {
-  json result = json::object();
-  for (const auto& [name, value] : keys.items()) {
-    if (!name.starts_with(prefix)) continue;
-    const std::string key = name.substr(prefix.size());
-    result[key] = is_one_count(key, value) ? value.front() : value;
-  }
-  return result;
-}
 
 std::string architecture_of(const GgufHeader& header, const std::string& path) {
   const auto found = header.keys.find("general.architecture");
@@ -43,266 +24,284 @@ std::string architecture_of(const GgufHeader& header, const std::string& path) {
   return found->get<std::string>();
 }
 
-class GgufReader {
- public:
-  GgufReader(std::span<const std::byte> bytes, const std::string& file, const std::string& path)
-      : bytes_(bytes),
-        header_(parse_gguf_header(bytes, path)),
-        architecture_(architecture_of(header_, path)),
-        object_(keys_under(header_.keys, architecture_ + ".")),
-        keys_(object_, file, architecture_ + ".", doubts_) {
-    model().path = path;
-    model().format = "gguf";
-    model().type = architecture_;
+json keys_under(const json& keys, const std::string& prefix) {
+  json result = json::object();
+  for (const auto& [name, value] : keys.items()) {
+    if (name.starts_with(prefix)) result[name.substr(prefix.size())] = value;
   }
-
-  Model read() {
-    identify_family();
-    read_shape();
-    read_score();
-    read_layers();
-    read_rotary();
-    for (const auto& key : keys_.unread()) {
-      if (is_positional(key)) model().unread.push_back(key);
-    }
-    return assemble(std::move(declaration_), doubts_);
-  }
-
- private:
-  Model& model() { return declaration_.model; }
-  const Family* family() const { return declaration_.family; }
-
-  void identify_family() {
-    declaration_.family = family_of_architecture(architecture_);
-    if (family() != nullptr) {
-      declaration_.layout = family()->gguf_layout;
-    } else {
-      doubts_.add("layout-unknown", {"general.architecture"},
-                  fmt::format("general.architecture: the pair layout of {} is not known", quoted(json(architecture_))));
-    }
-  }
-
-  // ── shape, score ──
-
-  void read_shape() {
-    static const ShapeKeys names = {
-        .hidden_size = {"embedding_length"},
-        .layers = {"block_count"},
-        .heads = {"attention.head_count"},
-        .kv_heads = {"attention.head_count_kv"},
-        .head_dim = {"attention.key_length"},
-        .length = {"context_length"},
-    };
-    files::read_shape(keys_, names, nullptr, declaration_, doubts_);
-  }
-
-  std::optional<Integer> count(std::string_view key) { return read_count(keys_, {key}, doubts_); }
-
-  void read_score() {
-    const auto& origin = declaration_.head_dim_origin;
-    const bool from_width = family() != nullptr && family()->gguf_scale && family()->gguf_scale->layers == model().layers;
-    if (const auto scale = keys_.number("attention.scale"); scale && scale->value != 0) {
-      declaration_.softmax_scale = *scale;
-    } else if (from_width && model().heads > 0 && model().hidden_size > 0) {
-      declaration_.softmax_scale = {std::pow(model().hidden_size / model().heads, -0.5), family_default()};
-    } else if (model().head_dim > 0) {
-      declaration_.softmax_scale = {std::pow(model().head_dim, -0.5), {"derived", origin.file, "head_dim"}};
-    }
-    declaration_.softcap = keys_.number("attn_logit_softcapping");
-    if (!declaration_.softcap && family() != nullptr && family()->softcap)
-      declaration_.softcap = Number{*family()->softcap, family_default()};
-    if (const auto causal = keys_.boolean("attention.causal")) declaration_.causal = *causal;
-  }
-
-  // ── layers ──
-
-  void read_layers() {
-    const auto layers = static_cast<std::size_t>(model().layers);
-    declaration_.kinds.resize(2);
-    declaration_.kind_of_layer.assign(layers, full);
-    if (family() == nullptr) return;
-    if (family()->window_rule == WindowRule::pattern) read_pattern(layers);
-    if (family()->window_rule == WindowRule::every_layer) declaration_.kind_of_layer.assign(layers, sliding);
-    if (family()->window_rule == WindowRule::pattern || family()->window_rule == WindowRule::every_layer) read_window();
-  }
-
-  // A period, or one flag per layer.
-  void read_pattern(std::size_t layers) {
-    std::int64_t period = family()->pattern;
-    const json* pattern = keys_.find("attention.sliding_window_pattern");
-    if (pattern != nullptr && pattern->is_array()) {
-      for (std::size_t i = 0; i < std::min(layers, pattern->size()); i++) {
-        declaration_.kind_of_layer[i] = (*pattern)[i] == false || (*pattern)[i] == 0 ? full : sliding;
-      }
-      if (pattern->size() < layers) {
-        doubts_.add(
-            "layer-list-short", {keys_.full("attention.sliding_window_pattern")},
-            fmt::format("{} has {} entries for {} layers", keys_.full("attention.sliding_window_pattern"), pattern->size(), layers));
-      }
-      return;
-    }
-    if (const auto read = count("attention.sliding_window_pattern")) period = read->value;
-    for (std::size_t i = 0; i < layers; i++) {
-      if ((i + 1) % static_cast<std::size_t>(period) != 0) declaration_.kind_of_layer[i] = sliding;
-    }
-  }
-
-  void read_window() {
-    auto window = count("attention.sliding_window");
-    if (!window && family()->window && !keys_.has("attention.sliding_window")) {
-      window = Integer{*family()->window, family_default()};
-      doubts_.add("window-missing-family-default", {keys_.full("attention.sliding_window")},
-                  fmt::format("{} is not in the file; the family's {} is used", keys_.full("attention.sliding_window"), *family()->window));
-    }
-    declaration_.kinds[sliding].window = window;
-  }
-
-  // ── rotation ──
-
-  void read_rotary() {
-    const bool separate = family() != nullptr && family()->sliding_theta;
-    RotaryDeclaration rotary;
-    rotary.block = keys_.full("rope.scaling");
-    read_width(rotary);
-    rotary.theta = keys_.number("rope.freq_base");
-    RotaryDeclaration unscaled = rotary;
-    read_scaling(rotary);
-    read_tensors(rotary);
-    default_theta(rotary, family() == nullptr ? std::nullopt : family()->theta, "rope.freq_base");
-    declaration_.kinds[full].rotary = rotary;
-    if (!separate) {
-      const auto base = keys_.number("rope.freq_base_swa");
-      if (base) rotary.theta = base;
-      declaration_.kinds[sliding].rotary = rotary;
-      return;
-    }
-    unscaled.theta = keys_.number("rope.freq_base_swa");
-    if (!unscaled.theta) unscaled.theta = Number{*family()->sliding_theta, family_default()};
-    declaration_.kinds[sliding].rotary = unscaled;
-  }
-
-  void read_width(RotaryDeclaration& rotary) {
-    rotary.rotary_dim = count("rope.dimension_count");
-    if (!rotary.rotary_dim && !keys_.has("rope.dimension_count") && model().head_dim > 0)
-      rotary.rotary_dim = Integer{model().head_dim, family_default()};
-  }
-
-  void default_theta(RotaryDeclaration& rotary, std::optional<double> otherwise, std::string_view key) {
-    if (rotary.theta || !otherwise) return;
-    rotary.theta = Number{*otherwise, family_default()};
-    doubts_.add("theta-missing-family-default", {keys_.full(key)},
-                fmt::format("{} is not in the file; the family's {} is used", keys_.full(key), quoted(*otherwise)));
-  }
-
-  void read_scaling(RotaryDeclaration& rotary) {
-    auto factor = keys_.number("rope.scaling.factor");
-    if (const auto old = keys_.number("rope.scale_linear"); !factor) factor = old;
-    rotary.type = keys_.text("rope.scaling.type").value_or(Text{"linear", family_default()});
-    const bool unscaled = !factor || factor->value == 0 || factor->value == 1;
-    if (rotary.type.value == "none" || (rotary.type.value == "linear" && unscaled)) rotary.type.value = "default";
-    if (factor) rotary.numbers["factor"] = *factor;
-    if (const auto original = keys_.number("rope.scaling.original_context_length"))
-      rotary.numbers["original_max_position_embeddings"] = *original;
-    if (const auto fast = keys_.number("rope.scaling.yarn_beta_fast")) rotary.numbers["beta_fast"] = *fast;
-    if (const auto slow = keys_.number("rope.scaling.yarn_beta_slow")) rotary.numbers["beta_slow"] = *slow;
-    if (const auto log = keys_.number("rope.scaling.yarn_log_multiplier"); log && log->value != 0) {
-      rotary.numbers["mscale"] = {1, log->origin};
-      rotary.numbers["mscale_all_dim"] = *log;
-    }
-    // With factor lists it is the magnitude itself.
-    if (const auto magnitude = keys_.number("rope.scaling.attn_factor"); magnitude && magnitude->value != 1)
-      (has_factor_lists() ? rotary.attention_factor : rotary.magnitude_multiplier) = magnitude;
-    keys_.find("rope.scaling.finetuned");  // a mark only
-    check_unsupported(rotary);
-    read_sections(rotary);
-  }
-
-  bool has_factor_lists() const {
-    return std::any_of(header_.rope_tensors.begin(), header_.rope_tensors.end(),
-                       [](const auto& named) { return named.first.find("rope_factors_") != std::string::npos; });
-  }
-
-  void check_unsupported(const RotaryDeclaration& rotary) {
-    if (const auto weight = keys_.number("rope.scaling.yarn_ext_factor"); rotary.type.value == "yarn" && weight && weight->value != 1) {
-      doubts_.add(
-          "rule-not-available", {weight->origin.key},
-          fmt::format("{} = {}: a weighted ramp is known but not offered by this version", weight->origin.key, quoted(weight->value)));
-    }
-  }
-
-  // Four numbers, padded with zeros. Which axis drives which pair is code of the architecture: Qwen3-VL and what follows take turns.
-  void read_sections(RotaryDeclaration& rotary) {
-    auto sections = keys_.list("rope.dimension_sections");
-    if (!sections) return;
-    while (!sections->value.empty() && sections->value.back() == 0) sections->value.pop_back();
-    if (sections->value.empty()) return;
-    rotary.sections = std::move(sections);
-    rotary.sections_interleaved = architecture_.starts_with("qwen3vl") || architecture_.starts_with("qwen35");
-  }
-
-  // Scalings that have no key of their own are written as frequency divisors, one per pair.
-  void read_tensors(RotaryDeclaration& rotary) {
-    for (const auto& [name, tensor] : header_.rope_tensors) {
-      if (name.find("rope_factors_") != std::string::npos) {
-        Origin origin = keys_.read("");
-        origin.key = name;
-        rotary.type = {"longrope", origin};
-        const auto factors = read_f32_tensor(bytes_, tensor, name, model().path);
-        rotary.lists[name.find("long") != std::string::npos ? "long_factor" : "short_factor"] = {{factors.begin(), factors.end()}, origin};
-      } else if (name.find("rope_freqs.") != std::string::npos) {
-        read_divisors(name, read_f32_tensor(bytes_, tensor, name, model().path), rotary);
-      }
-    }
-  }
-
-  void read_divisors(const std::string& name, const std::vector<float>& divisors, RotaryDeclaration& rotary) {
-    if (std::all_of(divisors.begin(), divisors.end(), [](float divisor) { return divisor == 1; })) return;
-    const auto llama3 = rotary.type.value == "default" ? recognise_llama3(divisors, rotary) : std::nullopt;
-    if (!llama3) {
-      doubts_.add("frequency-tensor", {name},
-                  fmt::format("tensor {}: {} frequency divisors that match no rule this version knows", name, divisors.size()));
-      return;
-    }
-    const Origin origin{"derived", keys_.read("").file, name};
-    rotary.type = {"llama3", origin};
-    rotary.numbers["factor"] = {llama3->factor, origin};
-    rotary.numbers["low_freq_factor"] = {llama3->low_freq_factor, origin};
-    rotary.numbers["high_freq_factor"] = {llama3->high_freq_factor, origin};
-    rotary.numbers["original_max_position_embeddings"] = {static_cast<double>(llama3->original_max_position_embeddings), origin};
-  }
-
-  // The released constants but for the factor, which is the divisor of the slowest pair.
-  std::optional<rotary::Llama3> recognise_llama3(const std::vector<float>& divisors, const RotaryDeclaration& rotary) const {
-    const auto pairs = static_cast<int>(divisors.size());
-    if (!rotary.theta || !rotary.rotary_dim || rotary.rotary_dim->value != 2 * static_cast<std::int64_t>(divisors.size()))
-      return std::nullopt;
-    const rotary::Llama3 rule{divisors.back(), 1, 4, 8192};
-    RotarySpec scaled{rule, rotary.theta->value, 2 * pairs, 2 * pairs, 0, PairLayout::half_split, {}};
-    RotarySpec plain{rotary::Default{}, rotary.theta->value, 2 * pairs, 2 * pairs, 0, PairLayout::half_split, {}};
-    try {
-      const auto with = frequencies(scaled).inv_freq, without = frequencies(plain).inv_freq;
-      for (std::size_t i = 0; i < divisors.size(); i++) {
-        if (!(std::abs(without[i] / with[i] - divisors[i]) <= 1e-5 * divisors[i])) return std::nullopt;
-      }
-    } catch (const Error&) {
-      return std::nullopt;  // not a rule at all, such as a factor below 1
-    }
-    return rule;
-  }
-
-  std::span<const std::byte> bytes_;
-  GgufHeader header_;
-  std::string architecture_;
-  json object_;
-  Doubts doubts_;
-  Keys keys_;
-  Declaration declaration_;
-};
+  return result;
+}
 
 }  // namespace
 
+GgufContent::GgufContent(std::span<const std::byte> file, GgufHeader parsed, const std::string& path)
+    : bytes(file),
+      header(std::move(parsed)),
+      name(architecture_of(header, path)),
+      object(keys_under(header.keys, name + ".")),
+      architecture(gguf_architecture(name)) {}
+
+GgufReader::GgufReader(std::span<const std::byte> file_bytes, GgufHeader parsed, const std::string& file, const std::string& path)
+    : GgufContent(file_bytes, std::move(parsed), path), FlatReader(object, file, path, "gguf", name + ".") {
+  model().type = name;
+  declaration_.family = family_of_architecture(name);
+}
+
+Model GgufReader::read() {
+  if (architecture == nullptr) {
+    static const GgufArchitecture unknown;
+    architecture = &unknown;
+    doubts_.add("layout-unknown", {"general.architecture"},
+                fmt::format("general.architecture: the pair layout of {} is not known", quoted(json(name))));
+  }
+  for (const auto* key : {"attention.head_count", "attention.head_count_kv"}) settle_counts(key);
+  read_shape();
+  if (architecture->no_attention) {
+    declaration_.kind_of_layer.assign(static_cast<std::size_t>(model().layers), no_attention);
+    return finish();
+  }
+  read_score();
+  read_layers();
+  read_rotations();
+  read_extras();
+  return finish();
+}
+
+// ── shape ──
+
+// One number of heads per layer. A layer with none is no attention; where the numbers differ the first stands for all.
+void GgufReader::settle_counts(const std::string& key) {
+  auto& counts = object[key];
+  if (!counts.is_array()) {
+    if (counts.is_null()) object.erase(key);
+    return;
+  }
+  attends_.resize(std::max(attends_.size(), counts.size()), true);
+  json first;
+  bool same = true;
+  for (std::size_t i = 0; i < counts.size(); i++) {
+    if (counts[i] == 0) attends_[i] = false;
+    if (counts[i] == 0) continue;
+    if (first.is_null()) first = counts[i];
+    same = same && counts[i] == first;
+  }
+  if (!same) {
+    doubts_.add("heads-vary", {keys_.full(key)},
+                fmt::format("{} differs from layer to layer; {}, the first, is shown", keys_.full(key), quoted(first)));
+  }
+  counts = first.is_null() ? json(0) : first;
+}
+
+void GgufReader::read_shape() {
+  static const ShapeKeys names = {
+      .hidden_size = {"embedding_length"},
+      .layers = {"block_count"},
+      .heads = {"attention.head_count"},
+      .kv_heads = {"attention.head_count_kv"},
+      .head_dim = {"attention.key_length_mla", "attention.key_length"},
+      .length = {"context_length"},
+  };
+  // The width of an absorbed key, which is no contradiction.
+  if (keys_.has("attention.key_length_mla")) object.erase("attention.key_length");
+  if (architecture->no_attention) {
+    for (const auto* key : {"attention.head_count", "attention.head_count_kv"}) object[key] = 1;
+  }
+  files::read_shape(keys_, names, nullptr, declaration_, doubts_);
+  if (architecture->no_attention) model().heads = model().kv_heads = 0;
+  for (const auto* key : {"attention.value_length", "attention.value_length_mla", "attention.value_length_swa", "attention.key_length"})
+    keys_.find(key);
+  // Layers that only predict further tokens stand at the end.
+  if (const auto drafts = keys_.integer("nextn_predict_layers"); drafts && drafts->value > 0 && drafts->value < model().layers)
+    model().layers -= static_cast<int>(drafts->value);
+  decoder_ = architecture->extra == GgufExtra::t5 && name == "t5";
+  encoder_layers_ = static_cast<std::size_t>(model().layers);
+  if (const auto layers = count("decoder_block_count"); decoder_ && layers && layers->value <= 65536)
+    model().layers = static_cast<int>(layers->value);
+}
+
+// ── score ──
+
+void GgufReader::read_score() {
+  const bool by_width = architecture->layers_scaled_by_width == model().layers && model().heads > 0 && model().hidden_size > 0;
+  const auto scale = keys_.number(name == "grok" ? "attention.output_scale" : "attention.scale");
+  if (scale && scale->value != 0) {
+    declaration_.softmax_scale = *scale;
+  } else if (by_width && architecture->layers_scaled_by_width > 0) {
+    declaration_.softmax_scale = {std::pow(model().hidden_size / model().heads, -0.5), family_default()};
+  } else if (architecture->softmax_scale) {
+    declaration_.softmax_scale = {*architecture->softmax_scale, family_default()};
+  } else {
+    scale_by_head_dim();
+  }
+  declaration_.softcap = keys_.number("attn_logit_softcapping");
+  if (!declaration_.softcap && architecture->softcap) declaration_.softcap = Number{*architecture->softcap, family_default()};
+  const auto stated = keys_.boolean("attention.causal");
+  declaration_.causal = stated ? *stated : Boolean{architecture->causal, family_default()};
+}
+
+// ── layers ──
+
+void GgufReader::read_layers() {
+  const auto layers = static_cast<std::size_t>(model().layers);
+  declaration_.kinds.resize(kinds);
+  read_window(layers);
+  mark_still_layers();
+  if (const auto pattern = count("full_attention_interval"); pattern || architecture->attention_period > 0) {
+    const auto every = static_cast<std::size_t>(pattern ? pattern->value : architecture->attention_period);
+    for (std::size_t i = 0; i < layers; i++) {
+      if ((i + 1) % every != 0) declaration_.kind_of_layer[i] = no_attention;
+    }
+  }
+  for (std::size_t i = 0; i < std::min(layers, attends_.size()); i++) {
+    if (!attends_[i]) declaration_.kind_of_layer[i] = no_attention;
+  }
+}
+
+void GgufReader::read_window(std::size_t layers) {
+  declaration_.kind_of_layer.assign(layers, full);
+  std::optional<Integer> window;
+  if (const auto stated = keys_.integer("attention.sliding_window"); stated && stated->value != 0)
+    window = count("attention.sliding_window");
+  const bool is_stated = keys_.has("attention.sliding_window");
+  if (!is_stated && architecture->window_size) {
+    window = Integer{*architecture->window_size, family_default()};
+    doubts_.add("window-missing-family-default", {keys_.full("attention.sliding_window")},
+                fmt::format("{} is not in the file; the family's {} is used", keys_.full("attention.sliding_window"), window->value));
+  }
+  if (window && architecture->window == GgufWindow::none) {
+    doubts_.add("engine-ignores-key", {window->origin.key},
+                fmt::format("{} = {}: llama.cpp's code for {} lets every query see all keys", window->origin.key, window->value, name));
+  }
+  if (window || architecture->sliding_theta) mark_sliding_layers();
+  for (const auto kind : {sliding, still_sliding})
+    (architecture->window == GgufWindow::chunked ? declaration_.kinds[kind].chunk : declaration_.kinds[kind].window) = window;
+}
+
+// A period, or one flag per layer.
+void GgufReader::mark_sliding_layers() {
+  auto& kind_of_layer = declaration_.kind_of_layer;
+  const json* pattern = keys_.find("attention.sliding_window_pattern");
+  if (pattern != nullptr && pattern->is_array()) {
+    const auto flags = per_layer("attention.sliding_window_pattern", false);
+    for (std::size_t i = 0; i < flags->size(); i++) kind_of_layer[i] = (*flags)[i] == false || (*flags)[i] == 0 ? full : sliding;
+    return;
+  }
+  std::int64_t period = architecture->period;
+  if (const auto stated = count("attention.sliding_window_pattern")) period = stated->value;
+  for (std::size_t i = 0; i < kind_of_layer.size(); i++) {
+    const auto place = period > 0 ? (i + (architecture->full_first ? 0 : 1)) % static_cast<std::size_t>(period) : 1;
+    kind_of_layer[i] = place == 0 ? full : sliding;
+  }
+}
+
+void GgufReader::mark_still_layers() {
+  auto& kind_of_layer = declaration_.kind_of_layer;
+  const bool has_window = declaration_.kinds[sliding].window || declaration_.kinds[sliding].chunk;
+  // A window of 0 tells a Llama 4 without chunks, all of whose layers rotate.
+  const bool windows_off = architecture->window == GgufWindow::chunked && !has_window;
+  for (std::size_t i = 0; i < kind_of_layer.size(); i++) {
+    const bool by_period =
+        architecture->still_period > 0 && (i + 1) % static_cast<std::size_t>(architecture->still_period) == 0 && !windows_off;
+    const bool by_kind = architecture->full_layers_still && has_window && kind_of_layer[i] == full;
+    if (by_period || by_kind) kind_of_layer[i] = kind_of_layer[i] == full ? still_full : still_sliding;
+  }
+}
+
+// ── what enters besides a rotation ──
+
+void GgufReader::read_extras() {
+  read_temperature();
+  for (std::size_t i = 0; i < declaration_.kind_of_layer.size(); i++) {
+    const auto kind = declaration_.kind_of_layer[i];
+    if (kind != no_attention && header.tensors.contains(fmt::format("blk.{}.attn_sinks.weight", i)))
+      declaration_.kinds[kind].sink_logits = true;
+  }
+  const bool optional = architecture->extra == GgufExtra::optional;
+  if (architecture->extra == GgufExtra::learned || (optional && header.tensors.contains("position_embd.weight"))) read_learned_rows();
+  const auto maximum = keys_.number("attention.max_alibi_bias");
+  const bool by_layers = architecture->layers_with_alibi > 0 && architecture->layers_with_alibi == model().layers;
+  if (architecture->extra == GgufExtra::alibi || by_layers || maximum) read_slopes(maximum);
+  if (architecture->extra == GgufExtra::t5) read_buckets();
+}
+
+// Llama 4: constants of the code, on the layers that do not rotate. Others state a scale and count from the trained length.
+void GgufReader::read_temperature() {
+  const auto scale = keys_.number("attention.temperature_scale");
+  if (name == "llama4") {
+    for (const auto kind : {still_full, still_sliding}) declaration_.kinds[kind].query_temperature = StepTemperature{0.1, 8192, 1};
+  }
+  if (!scale || scale->value == 0) return;
+  auto floor = count("attention.temperature_length");
+  if (!floor) floor = count("rope.scaling.original_context_length");
+  if (!floor) floor = declaration_.length;
+  if (!floor) return;
+  for (auto& kind : declaration_.kinds) {
+    kind.query_temperature = StepTemperature{scale->value, floor->value, 0};
+    kind.origins["query_temperature.attn_scale"] = scale->origin;
+    kind.origins["query_temperature.floor_scale"] = floor->origin;
+  }
+}
+
+void GgufReader::read_learned_rows() {
+  std::optional<Integer> rows = declaration_.length;
+  const auto tensor = header.tensors.find("position_embd.weight");
+  if (tensor != header.tensors.end() && tensor->second.shape.size() == 2 && tensor->second.shape[1] <= 1000000000) {
+    Origin origin = keys_.read("");
+    origin.key = tensor->first;
+    rows = Integer{static_cast<std::int64_t>(tensor->second.shape[1]), std::move(origin)};
+  }
+  if (!rows || rows->value < 1 || model().hidden_size < 1) return;
+  for (auto& kind : declaration_.kinds) {
+    kind.absolute = AbsoluteSpec{absolute::Learned{.rows = rows->value}, model().hidden_size};
+    kind.origins["absolute.rows"] = rows->origin;
+  }
+}
+
+void GgufReader::read_slopes(const std::optional<Number>& maximum) {
+  const double most = maximum ? maximum->value : 8;
+  if (most == 0 || model().heads < 1 || model().heads > 65536) return;
+  if (!(most > 0 && most <= 1024)) {
+    doubts_.add("value-invalid", {maximum->origin.key}, fmt::format("{}: expected 0 to 1024, got {}", maximum->origin.key, quoted(most)));
+    return;
+  }
+  const auto rule = bias::Alibi::of_heads(model().heads, most, !declaration_.causal.value);
+  for (auto& kind : declaration_.kinds) {
+    kind.bias = rule;
+    kind.origins["bias.slopes"] = maximum ? maximum->origin : family_default();
+  }
+}
+
+// The main part of a model of two is its decoder.
+void GgufReader::read_buckets() {
+  const auto stated = count("attention.relative_buckets_count");
+  const Integer buckets = stated ? *stated : Integer{32, family_default()};
+  if (buckets.value < 4 || buckets.value > 240) {  // 128 distances leave no room for more
+    doubts_.add("value-invalid", {buckets.origin.key}, fmt::format("{}: expected 4 to 240, got {}", buckets.origin.key, buckets.value));
+    return;
+  }
+  const auto with_buckets = [&](bool bidirectional) {
+    LayerKind kind;
+    kind.bias = bias::T5{buckets.value, 128, bidirectional};
+    kind.causal = Boolean{!bidirectional, family_default()};
+    kind.origins["bias.buckets"] = buckets.origin;
+    return kind;
+  };
+  declaration_.kinds = {with_buckets(!decoder_), with_buckets(true)};
+  declaration_.kind_of_layer.assign(static_cast<std::size_t>(model().layers), 0);
+  if (!decoder_) return;
+  declaration_.part = "decoder";
+  declaration_.other_parts.push_back({"encoder", std::vector<std::size_t>(encoder_layers_, 1)});
+}
+
 Model read_gguf(std::span<const std::byte> bytes, const std::string& file, const std::string& path) {
-  return GgufReader(bytes, file, path).read();
+  GgufHeader header = parse_gguf_header(bytes, path);
+  std::vector<TensorShape> shapes;
+  for (const auto& [name, tensor] : header.tensors) {
+    shapes.push_back({name, "", {tensor.shape.rbegin(), tensor.shape.rend()}});  // ggml counts from the fastest axis
+  }
+  Model model = GgufReader(bytes, std::move(header), file, path).read();
+  check_tensors(shapes, file, model);
+  return model;
 }
 
 }  // namespace gnomon::files

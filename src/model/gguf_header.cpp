@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstring>
@@ -149,6 +150,11 @@ void read_keys(Cursor& cursor, std::uint64_t count, GgufHeader& header) {
   }
 }
 
+bool is_about_position(std::string_view name) {
+  constexpr std::string_view parts[] = {"rope_", "position_embd.", ".attn_sinks.", ".attn_q.", ".attn_k.", ".attn_rel_b."};
+  return std::any_of(std::begin(parts), std::end(parts), [&](auto part) { return name.find(part) != std::string_view::npos; });
+}
+
 void read_tensors(Cursor& cursor, std::uint64_t count, GgufHeader& header) {
   for (std::uint64_t i = 0; i < count; i++) {
     cursor.now_reading(fmt::format("tensor {} of {}", i + 1, count));
@@ -162,7 +168,7 @@ void read_tensors(Cursor& cursor, std::uint64_t count, GgufHeader& header) {
     for (std::uint32_t axis = 0; axis < axes; axis++) tensor.shape.push_back(cursor.number<std::uint64_t>());
     tensor.type = cursor.number<std::uint32_t>();
     tensor.offset = cursor.number<std::uint64_t>();
-    if (name.find("rope_") != std::string::npos) header.rope_tensors.emplace(name, std::move(tensor));
+    if (is_about_position(name)) header.tensors.emplace(name, std::move(tensor));
   }
 }
 
@@ -198,7 +204,7 @@ GgufHeader parse_gguf_header(std::span<const std::byte> bytes, const std::string
   cursor.now_reading("start of the data");
   const auto alignment = alignment_of(header, cursor);
   const auto start = (cursor.offset() + alignment - 1) / alignment * alignment;
-  for (auto& [name, tensor] : header.rope_tensors) {
+  for (auto& [name, tensor] : header.tensors) {
     if (tensor.offset > UINT64_MAX - start) cursor.refuse(fmt::format("tensor {} lies at offset {}", name, tensor.offset));
     tensor.offset += start;
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The header of a GGUF file, versions 2 and 3, little endian: its keys as one JSON object, and the tensors that say something about
-// rotation.
+// position.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -22,8 +23,8 @@ struct GgufTensor {
 struct GgufHeader {
   /// Scalars, texts and short arrays of numbers; a long array, or one of texts, is null (no key about position is one).
   nlohmann::json keys = nlohmann::json::object();
-  /// Tensors whose name contains "rope_".
-  std::map<std::string, GgufTensor> rope_tensors;
+  /// Tensors about position: frequency factors, learned rows, sink logits, and those whose shape is that of queries and keys.
+  std::map<std::string, GgufTensor, std::less<>> tensors;
 };
 
 /// Throws Error(malformed) that names the key or tensor and the offset. No length in the file is trusted before it is compared with the

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gnomon/error.hpp"
 #include "model/declaration.hpp"
 #include "model/formats.hpp"
 #include "model/hf_context.hpp"
@@ -15,7 +14,6 @@
 #include "model/hf_rotary.hpp"
 #include "model/shape.hpp"
 #include "spec/fields.hpp"
-#include "spec/strict_json.hpp"
 
 namespace gnomon::files {
 namespace {
@@ -551,49 +549,13 @@ Model read_root(const json& root, const std::string& file, const std::string& pa
   return model;
 }
 
-// Python writes NaN and Infinity, which are not JSON. Files carry them in keys that have nothing to do with position (a time step limit),
-// so they are read as texts: harmless there, and of the wrong kind wherever a number is expected.
-std::string quote_python_constants(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  bool in_text = false;
-  for (std::size_t i = 0; i < text.size();) {
-    if (!in_text) {
-      bool quoted_one = false;
-      for (const std::string_view constant : {"NaN", "-Infinity", "Infinity"}) {
-        if (!text.substr(i).starts_with(constant)) continue;
-        result.append("\"").append(constant).append("\"");
-        i += constant.size();
-        quoted_one = true;
-        break;
-      }
-      if (quoted_one) continue;
-    }
-    if (in_text && text[i] == '\\' && i + 1 < text.size())
-      result += text[i++];
-    else if (text[i] == '"')
-      in_text = !in_text;
-    result += text[i++];
-  }
-  return result;
-}
-
 }  // namespace
 
-Model read_hf(std::string_view text, const std::string& file, const std::string& path) {
-  const json root = parse_strict(quote_python_constants(text), path);
-  if (!root.is_object()) throw Error(ErrorCode::malformed, fmt::format("{}: expected a JSON object, got {}", path, root.type_name()));
-  const auto any_of = [&](std::initializer_list<const char*> keys) {
-    return std::any_of(keys.begin(), keys.end(), [&](auto key) { return root.contains(key); });
-  };
-  if (!any_of({"model_type", "architectures", "text_config", "num_hidden_layers", "n_layer"})) {
-    throw Error(
-        ErrorCode::malformed,
-        fmt::format(
-            "{}: a JSON object, but not the config.json of a Hugging Face model (no model_type, no architectures, no num_hidden_layers)",
-            path));
-  }
-  return read_root(root, file, path);
+bool is_hf(const json& root) {
+  constexpr const char* keys[] = {"model_type", "architectures", "text_config", "num_hidden_layers", "n_layer"};
+  return std::any_of(std::begin(keys), std::end(keys), [&](auto key) { return root.contains(key); });
 }
+
+Model read_hf(const json& root, const std::string& file, const std::string& path) { return read_root(root, file, path); }
 
 }  // namespace gnomon::files

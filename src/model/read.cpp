@@ -5,29 +5,34 @@
 
 #include "gnomon/error.hpp"
 #include "gnomon/model.hpp"
+#include "model/folder.hpp"
 #include "model/formats.hpp"
 #include "model/mapped_file.hpp"
+#include "model/safetensors.hpp"
 
 namespace gnomon {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t largest_json = std::size_t{64} << 20;
-
-fs::path file_of(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return path;
-  const fs::path config = path / "config.json";
-  if (!fs::exists(config, error)) throw Error(ErrorCode::io, fmt::format("{}: a folder without config.json", path.string()));
-  return config;
-}
+constexpr std::size_t largest_text = std::size_t{64} << 20;
 
 std::string group_text(const LayerGroup& group) {
   const auto& layers = group.layers;
   const std::string rule = group.spec.rotary ? std::string(rule_name(group.spec.rotary->rule)) : "no rotation";
   return fmt::format("{} ({}, layer {}{})", rule, group.spec.rotary ? fmt::format("theta {}", group.spec.rotary->theta) : "-",
                      layers.front(), layers.size() > 1 ? fmt::format(" and {} more", layers.size() - 1) : "");
+}
+
+// Words alone are JSON too, as Python writes it; among others they begin a command.
+bool is_json(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  if (first == std::string_view::npos) return false;
+  text.remove_prefix(first);
+  if (std::string_view("{[\"0123456789").find(text.front()) != std::string_view::npos) return true;
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  constexpr std::string_view words[] = {"null", "true", "false", "NaN", "Infinity", "-Infinity"};
+  return std::find(std::begin(words), std::end(words), text) != std::end(words);
 }
 
 }  // namespace
@@ -46,19 +51,21 @@ std::optional<Level> Model::worst() const {
 }
 
 Model read_model(const fs::path& path) {
-  const fs::path file = file_of(path);
-  const files::MappedFile mapped(file);
-  const std::string name = file.filename().string();
+  std::error_code error;
+  if (fs::is_directory(path, error)) return files::read_folder(path);
+  const files::MappedFile mapped(path);
+  const std::string name = path.filename().string();
   const std::string_view text = mapped.text();
   if (text.starts_with("GGUF")) return files::read_gguf(mapped.bytes(), name, path.string());
   if (text.empty()) throw Error(ErrorCode::malformed, fmt::format("{}: the file is empty", path.string()));
-  const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
-  if (first == std::string_view::npos || std::string_view("{[\"-0123456789tfnNI").find(text[first]) == std::string_view::npos) {
-    throw Error(ErrorCode::malformed, fmt::format("{}: neither a GGUF file nor JSON", path.string()));
+  if (files::is_safetensors(mapped.bytes())) {
+    throw Error(
+        ErrorCode::malformed,
+        fmt::format("{}: a safetensors file has shapes and no set-up; give the folder it lies in, with its config.json", path.string()));
   }
-  if (text.size() > largest_json)
+  if (text.size() > largest_text)
     throw Error(ErrorCode::malformed, fmt::format("{}: {} bytes, too large for a config.json", path.string(), text.size()));
-  return files::read_hf(text, name, path.string());
+  return is_json(text) ? files::read_json(text, name, path.string()) : files::read_arguments(text, name, path.string());
 }
 
 RotarySpec rotary_of(const Model& model, std::optional<int> layer) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "gnomon/analysis.hpp"
 #include "model/declaration.hpp"
@@ -344,7 +345,7 @@ class Builder {
     if (original) return;
     if (declaration_.family != nullptr && declaration_.family->length_is_scaled) {
       derived = length;
-    } else if (*factor > 1) {
+    } else if (*factor > 1 && !rotary_.length_is_settled) {
       doubts_.add(
           "linear-original-unknown", {declaration_.length->origin.key, key("factor")},
           fmt::format("{} = {} may stand before or after the factor {}", declaration_.length->origin.key, *length, quoted(*factor)));

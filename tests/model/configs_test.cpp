@@ -17,7 +17,7 @@ namespace {
 const fs::path data = fs::path(GNOMON_TEST_DATA) / "model" / "data";
 
 // Dialects with a reader.
-const std::set<std::string> dialects = {"hf"};
+const std::set<std::string> dialects = {"hf", "litgpt", "params"};
 
 // Files whose reader is not there yet.
 const std::set<std::string> not_yet = {};

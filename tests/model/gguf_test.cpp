@@ -213,14 +213,37 @@ TEST(Gguf, DivisorsOfOneAreNoScaling) {
   EXPECT_TRUE(std::holds_alternative<rotary::Default>(rotary_of(read(llama_with_divisors(std::vector<float>(32, 1)))).rule));
 }
 
-TEST(Gguf, OtherDivisorsAreAnError) {
+// Divisors of no rule are used as they are; what is no divisor of these pairs is refused.
+TEST(Gguf, OtherDivisorsAreAWarningOrAnError) {
   auto bent = llama3_divisors(500000, 32, 32, 4);
   bent[16] *= 1.001F;
-  for (const auto& divisors : {bent, llama3_divisors(500000, 32, 32, 5), llama3_divisors(10000, 32, 32, 4),
-                               llama3_divisors(500000, 16, 32, 4), std::vector<float>(32, 2), std::vector<float>(32, 0.5F),
-                               std::vector<float>(32, std::numeric_limits<float>::quiet_NaN()), std::vector<float>(32, 0)}) {
-    EXPECT_EQ(codes(read(llama_with_divisors(divisors))), "frequency-tensor");
+  for (const auto& divisors : {bent, llama3_divisors(500000, 32, 32, 5), llama3_divisors(10000, 32, 32, 4), std::vector<float>(32, 2),
+                               std::vector<float>(32, 0.5F)}) {
+    const Model model = read(llama_with_divisors(divisors));
+    EXPECT_EQ(codes(model), "frequency-tensor");
+    ASSERT_TRUE(std::holds_alternative<rotary::Custom>(rotary_of(model).rule));
+    const auto inv = frequencies(rotary_of(model)).inv_freq;
+    for (std::size_t i = 0; i < inv.size(); i++)
+      EXPECT_NEAR(inv[i] * divisors[i], std::pow(500000, -static_cast<double>(i) / 32), 1e-15) << i;
   }
+  for (const auto& divisors : {llama3_divisors(500000, 16, 32, 4), std::vector<float>(32, std::numeric_limits<float>::quiet_NaN()),
+                               std::vector<float>(32, 0), std::vector<float>(32, -1)}) {
+    EXPECT_EQ(codes(read(llama_with_divisors(divisors))), "value-invalid");
+  }
+}
+
+TEST(Gguf, InfiniteDivisorsAreProportional) {
+  std::vector<float> divisors(256, 1e30F);
+  std::fill(divisors.begin(), divisors.begin() + 64, 1.0F);
+  auto writer = small_model("gemma4").f32("gemma4.rope.freq_base", 1e6).f32("gemma4.rope.freq_base_swa", 1e4);
+  writer.u32("gemma4.attention.key_length", 512).u32("gemma4.attention.key_length_swa", 256).u32("gemma4.attention.sliding_window", 512);
+  writer.u32("gemma4.rope.dimension_count", 512).u32("gemma4.rope.dimension_count_swa", 256).tensor("rope_freqs.weight", divisors);
+  const Model model = read(writer.array("gemma4.attention.sliding_window_pattern", 7, std::vector<std::uint8_t>(12, 1)));
+  EXPECT_EQ(codes(model), "");
+  EXPECT_EQ(rotary_of(model), (RotarySpec{rotary::Default{}, 1e4, 256, 256}));
+  writer = small_model("gemma4").f32("gemma4.rope.freq_base", 1e6).u32("gemma4.attention.key_length", 512);
+  const RotarySpec spec = rotary_of(read(writer.u32("gemma4.attention.sliding_window", 512).tensor("rope_freqs.weight", divisors)), 5);
+  EXPECT_EQ(spec, (RotarySpec{rotary::Proportional{0.25, 1}, 1e6, 512, 512}));
 }
 
 TEST(Gguf, ADivisorTensorOutsideTheFileIsRefused) {
@@ -346,16 +369,98 @@ TEST(GgufDamage, BadShapesAreErrorDoubts) {
 }
 
 TEST(Gguf, OneNumberPerLayer) {
-  GgufWriter same, differ;
-  for (auto* writer : {&same, &differ}) {
-    writer->text("general.architecture", "llama")
-        .u32("llama.block_count", 2)
-        .u32("llama.embedding_length", 512)
-        .u32("llama.attention.head_count", 8);
-    writer->f32("llama.rope.freq_base", 10000);
-  }
-  EXPECT_EQ(read(same.array("llama.attention.head_count_kv", 5, std::vector<std::int32_t>{2, 2})).kv_heads, 2);
-  EXPECT_EQ(codes(read(differ.array("llama.attention.head_count_kv", 5, std::vector<std::int32_t>{2, 4}))), "value-kind");
+  const auto with = [](const std::vector<std::int32_t>& kv_heads) {
+    GgufWriter writer;
+    writer.text("general.architecture", "lfm2")
+        .u32("lfm2.block_count", 3)
+        .u32("lfm2.embedding_length", 512)
+        .u32("lfm2.attention.head_count", 8)
+        .f32("lfm2.rope.freq_base", 10000);
+    return read(writer.array("lfm2.attention.head_count_kv", 5, kv_heads));
+  };
+  EXPECT_EQ(with({2, 2, 2}).kv_heads, 2);
+  EXPECT_EQ(codes(with({2, 2, 2})), "");
+  EXPECT_EQ(with({0, 4, 0}).kv_heads, 4);
+  EXPECT_EQ(with({0, 4, 0}).non_attention_layers, (std::vector{0, 2}));
+  EXPECT_EQ(codes(with({2, 4, 2})), "heads-vary");
+}
+
+TEST(Gguf, WhichLayersSlideAndWhichRotate) {
+  const auto layers = [](const char* architecture, std::uint32_t window) {
+    const std::string name = architecture;
+    const Model model = read(small_model(name).f32(name + ".rope.freq_base", 1e4).u32(name + ".attention.sliding_window", window));
+    std::string text(static_cast<std::size_t>(model.layers), '-');
+    for (const auto& group : model.groups) {
+      for (const int layer : group.layers) {
+        const auto& mask = group.spec.mask;
+        const char letter = mask.window ? 's' : mask.chunk ? 'c' : 'f';
+        text[static_cast<std::size_t>(layer)] = group.spec.rotary ? letter : static_cast<char>(letter - 'a' + 'A');
+      }
+    }
+    return text;
+  };
+  EXPECT_EQ(layers("gemma2", 100), "sfsfsfsfsfsf");
+  EXPECT_EQ(layers("gpt-oss", 100), "sfsfsfsfsfsf");
+  EXPECT_EQ(layers("cohere2", 100), "sssFsssFsssF");
+  EXPECT_EQ(layers("exaone4", 100), "sssFsssFsssF");
+  EXPECT_EQ(layers("exaone4", 0), "ffffffffffff");
+  EXPECT_EQ(layers("olmo2", 100), "sssfsssfsssf");
+  EXPECT_EQ(layers("smallthinker", 100), "FsssFsssFsss");
+  EXPECT_EQ(layers("modern-bert", 100), "fssfssfssfss");
+  EXPECT_EQ(layers("llama4", 8192), "cccFcccFcccF");
+  EXPECT_EQ(layers("llama4", 0), "ffffffffffff");
+  EXPECT_EQ(layers("smollm3", 0), "fffFfffFfffF");
+  EXPECT_EQ(layers("qwen3next", 0), "---f---f---f");
+  EXPECT_EQ(layers("llama", 100), "ssssssssssss");  // llama.cpp lets them see everything, which is a note
+  EXPECT_EQ(layers("jamba", 0), "FFFFFFFFFFFF");
+  EXPECT_EQ(layers("mamba", 0), "------------");
+}
+
+TEST(Gguf, LatentAttentionRotatesTheLastChannels) {
+  auto writer = small_model("deepseek2").f32("deepseek2.rope.freq_base", 10000).u32("deepseek2.rope.dimension_count", 64);
+  writer.u32("deepseek2.attention.key_length", 576).u32("deepseek2.attention.key_length_mla", 192);
+  writer.text("deepseek2.rope.scaling.type", "yarn").f32("deepseek2.rope.scaling.factor", 40);
+  writer.u32("deepseek2.rope.scaling.original_context_length", 4096).f32("deepseek2.rope.scaling.yarn_log_multiplier", 0.0707F);
+  const Model model = read(writer);
+  const RotarySpec spec = rotary_of(model);
+  EXPECT_EQ(spec.head_dim, 192);
+  EXPECT_EQ(spec.rotary_offset, 128);
+  EXPECT_EQ(spec.layout, PairLayout::interleaved);
+  EXPECT_EQ(effective_attention_factor(spec), 1);
+  EXPECT_NEAR(model.groups[0].spec.softmax_scale, 1.58963 / std::sqrt(192.0), 1e-6);  // DeepSeek V2; 1.873 would be V3's
+}
+
+TEST(Gguf, WithoutARotation) {
+  const Model gpt2 = read(small_model("gpt2").tensor_header("position_embd.weight", {512, 1024}, 0, 0));
+  ASSERT_EQ(gpt2.groups.size(), 1U);
+  EXPECT_EQ(gpt2.groups[0].spec.absolute, (AbsoluteSpec{absolute::Learned{.rows = 1024}, 512}));
+  EXPECT_EQ(gpt2.groups[0].spec.rotary, std::nullopt);
+  const auto bias = [](const GgufWriter& writer) { return read(writer).groups.at(0).spec.bias; };
+  EXPECT_EQ(bias(small_model("bloom")), BiasRule(bias::Alibi::of_heads(8)));
+  EXPECT_EQ(bias(small_model("mpt").f32("mpt.attention.max_alibi_bias", 4)), BiasRule(bias::Alibi::of_heads(8, 4)));
+  EXPECT_EQ(bias(small_model("mpt")), std::nullopt);
+  EXPECT_EQ(bias(small_model("jina-bert-v2")), BiasRule(bias::Alibi::of_heads(8, 8, true)));
+  EXPECT_EQ(bias(small_model("t5encoder").u32("t5encoder.attention.relative_buckets_count", 32)), BiasRule(bias::T5{32, 128, true}));
+  const Model t5 = read(small_model("t5").u32("t5.attention.relative_buckets_count", 32).u32("t5.decoder_block_count", 6));
+  ASSERT_EQ(t5.groups.size(), 2U);
+  EXPECT_EQ(t5.layers, 6);
+  EXPECT_EQ(t5.groups[0].part, "decoder");
+  EXPECT_EQ(t5.groups[0].spec.bias, BiasRule(bias::T5{32, 128, false}));
+  EXPECT_EQ(t5.groups[1].layers.size(), 12U);
+  EXPECT_EQ(t5.groups[1].spec.mask.causal, false);
+  EXPECT_EQ(t5.groups[1].spec.softmax_scale, 1);
+}
+
+TEST(Gguf, SinksAndQueryTemperature) {
+  auto writer = small_model("gpt-oss").f32("gpt-oss.rope.freq_base", 150000).u32("gpt-oss.attention.sliding_window", 128);
+  for (int i = 0; i < 12; i++) writer.tensor_header("blk." + std::to_string(i) + ".attn_sinks.weight", {8}, 0, 0);
+  for (const auto& group : read(writer).groups) EXPECT_TRUE(group.spec.sink_logits);
+  EXPECT_FALSE(read(small_model("qwen3").f32("qwen3.rope.freq_base", 1e6)).groups[0].spec.sink_logits);
+  const Model ministral = read(small_model("mistral3")
+                                   .f32("mistral3.rope.freq_base", 1e6)
+                                   .f32("mistral3.attention.temperature_scale", 0.125)
+                                   .u32("mistral3.rope.scaling.original_context_length", 16384));
+  EXPECT_EQ(ministral.groups[0].spec.query_temperature, QueryTemperature(StepTemperature{0.125, 16384, 0}));
 }
 
 }  // namespace

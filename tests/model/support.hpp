@@ -49,7 +49,7 @@ inline Model read_text(std::string_view text, const std::string& name = "config.
 inline Model read(const json& config) { return read_text(config.dump()); }
 
 /// The same without a file, for tests that read thousands.
-inline Model read_in_memory(std::string_view text) { return files::read_hf(text, "config.json", "config.json"); }
+inline Model read_in_memory(std::string_view text) { return files::read_json(text, "config.json", "config.json"); }
 
 /// A small model of a family with the given keys set; a null value removes nothing, it stands in the file.
 inline json config(std::string_view model_type, const json& keys) {
