@@ -74,8 +74,9 @@ class HfRotary {
   const nlohmann::json* block_ = nullptr;  ///< the block that counts
   const nlohmann::json* other_ = nullptr;  ///< rope_parameters, when rope_scaling won
   const char* block_name_ = "";
-  bool nested_ = false;      ///< one block per layer type
-  std::deque<Keys> blocks_;  ///< what was read, for unread(); their addresses are handed out
+  std::optional<Integer> head_dim_;  ///< of the layers being read, where it is not the model's
+  bool nested_ = false;              ///< one block per layer type
+  std::deque<Keys> blocks_;          ///< what was read, for unread(); their addresses are handed out
 };
 
 }  // namespace gnomon::files
