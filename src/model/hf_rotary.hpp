@@ -54,6 +54,7 @@ class HfRotary {
   void read_theta(const Layer& layer, const Keys* block, RotaryDeclaration& rotary);
   std::optional<Number> outer_theta(const Layer& layer);
   void doubt_theta(const Number& inner, const Number& outer);
+  void check_suspect_theta(const Layer& layer, const RotaryDeclaration& rotary);
 
   void read_width(const Layer& layer, const Keys* block, RotaryDeclaration& rotary);
   void check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer);
@@ -67,8 +68,9 @@ class HfRotary {
   const nlohmann::json* block_ = nullptr;  ///< the block that counts
   const nlohmann::json* other_ = nullptr;  ///< rope_parameters, when rope_scaling won
   const char* block_name_ = "";
-  bool nested_ = false;      ///< one block per layer type
-  std::deque<Keys> blocks_;  ///< what was read, for unread(); their addresses are handed out
+  std::optional<Integer> head_dim_;  ///< of the layers being read, where it is not the model's
+  bool nested_ = false;              ///< one block per layer type
+  std::deque<Keys> blocks_;          ///< what was read, for unread(); their addresses are handed out
 };
 
 }  // namespace gnomon::files
