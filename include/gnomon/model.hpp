@@ -80,8 +80,8 @@ Model read_model(const std::filesystem::path& path);
 /// The object `gnomon inspect --json` prints (docs/inspect.md), on one line.
 std::string to_json(const Model& model);
 
-/// The rotary spec of a model: of layer `layer` of its main part, or of the only rotary group there. Throws Error(invalid_argument) that lists the groups
-/// when there are several and no layer was named, and when doubts of level error forbid to trust the numbers.
+/// The rotary spec of a model: of layer `layer` of its main part, or of the only rotary group there. Throws Error(invalid_argument) that
+/// lists the groups when there are several and no layer was named, and when doubts of level error forbid to trust the numbers.
 RotarySpec rotary_of(const Model& model, std::optional<int> layer = std::nullopt);
 
 }  // namespace gnomon
