@@ -27,6 +27,6 @@
 // ⑤ files: from a checkpoint to the set-up of each layer; analysis: what encodings do, on small numbers; golden files
 #include "gnomon/analysis.hpp"
 #include "gnomon/compare.hpp"
-#include "gnomon/golden.hpp"
 #include "gnomon/convert.hpp"
+#include "gnomon/golden.hpp"
 #include "gnomon/model.hpp"

@@ -93,8 +93,7 @@ std::string to_json(const Model& model);
 std::string to_json(const Doubt& doubt);
 
 /// The rotary spec of a model: of layer `layer` of its main part, or of the only rotary group there. Throws Error(invalid_argument) that
-/// lists the groups
-/// when there are several and no layer was named, and when doubts of level error forbid to trust the numbers.
+/// lists the groups when there are several and no layer was named, and when doubts of level error forbid to trust the numbers.
 RotarySpec rotary_of(const Model& model, std::optional<int> layer = std::nullopt);
 
 }  // namespace gnomon

@@ -68,6 +68,7 @@ struct Family {
   std::string_view sliding_theta_key = "rope_local_base_freq";  ///< the same for sliding layers
   std::string_view fraction_key = "partial_rotary_factor";      ///< spelling of the partial width; empty: none
   std::optional<double> theta{};                                ///< base when the file states none
+  std::optional<double> suspect_theta{};                        ///< a default of classes and converters that no released file states
   double v4_theta = 10000;                                      ///< what transformers 4 takes where it finds none at the top level
   std::optional<double> sliding_theta{};                        ///< base of sliding layers; its presence means they have their own
   std::optional<bool> scales_sliding{};                         ///< whether they are scaled too; empty: when they share the base

@@ -388,6 +388,7 @@ void HfRotary::read_theta(const Layer& layer, const Keys* block, RotaryDeclarati
                       quoted(inner->value)),
           [=](RotaryDeclaration& other) { other.theta = outer; });
   }
+  check_suspect_theta(layer, rotary);
   if (rotary.theta || family() == nullptr) return;
   if (block_ != nullptr && !nested_ && !separate && keys_.inside(*block_, block_name_).has("rope_theta"))
     return;  // in a block for other layers
@@ -399,6 +400,14 @@ void HfRotary::read_theta(const Layer& layer, const Keys* block, RotaryDeclarati
     doubts_.add("theta-missing-family-default", {key},
                 fmt::format("{} is not in the file; the family's {} is used", key, quoted(*otherwise)));
   }
+}
+
+// A base that files get from a converter which did not find the right one.
+void HfRotary::check_suspect_theta(const Layer& layer, const RotaryDeclaration& rotary) {
+  if (!rotary.theta || family() == nullptr || rotary.theta->value != family()->suspect_theta || has_own_base(layer)) return;
+  doubts_.add("theta-suspected-default", {rotary.theta->origin.key},
+              fmt::format("{} is {}, which no released file of {} states but readers fall back to", rotary.theta->origin.key,
+                          quoted(rotary.theta->value), family()->name));
 }
 
 // ── width ──

@@ -61,6 +61,7 @@ class HfRotary {
 
   void read_theta(const Layer& layer, const Keys* block, RotaryDeclaration& rotary);
   std::optional<Number> outer_theta(const Layer& layer, RotaryDeclaration& rotary);
+  void check_suspect_theta(const Layer& layer, const RotaryDeclaration& rotary);
 
   void read_width(const Layer& layer, const Keys* block, RotaryDeclaration& rotary);
   void check_widths(const std::optional<Number>& inner, const std::optional<Number>& outer, RotaryDeclaration& rotary);

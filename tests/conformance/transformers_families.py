@@ -17,12 +17,17 @@ import gnomon
 
 TEXT_PARTS = ("", "text", "decoder")
 
-# Classes whose defaults no released model has, with the keys that the released ones state.
+# Classes whose defaults no released model has, with the keys that the released ones state; and models around them.
 STATED = {
     "glm4_moe": {"head_dim": 128},
     "glm4v_moe_text": {"head_dim": 128},
     "minimax_m3_vl_text": {"rotary_dim": 128},
+    "qwen3_omni_moe_text": {"head_dim": 128},
 }
+AROUND_THEM = {"glm4v_moe", "minimax_m3_vl", "qwen3_omni_moe", "qwen3_omni_moe_thinker"}
+
+# Modules that keep their frequencies in the order of their axes.
+BY_AXIS = {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text"}
 
 # Families that rotate only when a key says so, and whose class does not say so.
 STILL = {"esm", "granitemoehybrid"}
@@ -59,12 +64,12 @@ def candidates(found, group, config):
     return own or found
 
 
-def agrees(spec, buffers):
+def agrees(spec, buffers, in_order):
     ours = gnomon.frequencies(spec)
     inv_freq = torch.tensor(list(ours.inv_freq), dtype=torch.float64)
     return any(
         values.numel() == inv_freq.numel()
-        and torch.allclose(values, inv_freq, rtol=2e-5, atol=1e-12)
+        and torch.allclose(values if in_order else values.sort(descending=True).values, inv_freq, rtol=2e-5, atol=1e-12)
         and abs(scaling - ours.attention_factor) < 1e-6
         for values, scaling in buffers.values()
     )
@@ -90,7 +95,7 @@ def partner(function, cos, sin):
 def layout_of(module, config):
     """The layout that the family's own function of cos and sin has; None where it has another form."""
     name = "apply_rotary_pos_emb"
-    if getattr(config, "rope_interleave", False) and hasattr(module, name + "_interleave"):
+    if getattr(config, "rope_interleave", True) and hasattr(module, name + "_interleave"):
         name += "_interleave"
     function = getattr(module, name, None)
     if function is None:
@@ -116,22 +121,24 @@ def read(config):
 
 def look(model_type, class_name):
     """One family: None where it is not known or nothing rotates, else what differs."""
-    try:
+    try:  # some classes refuse their own defaults, some have no modeling file
         config = getattr(transformers, class_name)(**STATED.get(model_type, {}))
-        model = read(config)
         module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
-    except (ImportError, AttributeError, TypeError, ValueError):
+    except Exception:
         return None
+    model = read(config)
     text = config.get_text_config(decoder=True)
     if {"family-unknown", "model-type-missing"} & {doubt.code for doubt in model.doubts}:
         return None
     found = frequencies_of(module, text)
-    if not found or model_type in STILL or getattr(text, "model_type", "") != model.type:
+    if not found or model_type in STILL | AROUND_THEM or getattr(text, "model_type", "") != model.type:
         return None
     groups = [group for group in model.groups if group.part in TEXT_PARTS and group.rotary is not None]
     different = [f"{doubt.code}: {doubt.message}" for doubt in model.doubts if doubt.level == "error"]
     different += [
-        f"layers {group.layers[:3]}…: {group.rotary}" for group in groups if not agrees(group.rotary, candidates(found, group, text))
+        f"layers {group.layers[:3]}…: {group.rotary}"
+        for group in groups
+        if not agrees(group.rotary, candidates(found, group, text), model_type not in BY_AXIS)
     ]
     if not groups:
         different.append("nothing rotates")

@@ -316,8 +316,8 @@ TEST(AlternatingFamilies, NoRopeListsAreOnesWhereALayerRotates) {
 }
 
 TEST(AlternatingFamilies, LlamaFourTempersTheQueriesThatDoNotTurn) {
-  const Model model =
-      read(config("llama4_text", {{"rope_theta", 5e5}, {"attention_chunk_size", 8192}, {"max_position_embeddings", 1048576}}));
+  const Model model = read(config(
+      "llama4_text", {{"rope_theta", 5e5}, {"head_dim", 128}, {"attention_chunk_size", 8192}, {"max_position_embeddings", 1048576}}));
   EXPECT_EQ(codes(model), "");
   EXPECT_EQ(model.groups.at(0).spec.mask.chunk, 8192);
   EXPECT_EQ(model.groups.at(1).spec.mask.chunk, std::nullopt);
@@ -417,6 +417,12 @@ TEST(MoreDoubts, ListsAndSectionsOfTheWrongLength) {
 TEST(MoreDoubts, WindowsThatAnotherKeySwitchesOff) {
   const json keys = {{"rope_theta", 1e6}, {"sliding_window", 1024}, {"use_sliding_window", false}};
   EXPECT_EQ(codes(read(config("qwen2", keys))), "window-disabled");
+}
+
+TEST(MoreDoubts, ABaseThatOnlyConvertersState) {
+  EXPECT_EQ(codes(read(config("qwen2", {{"rope_theta", 1e4}}))), "theta-suspected-default");
+  EXPECT_EQ(codes(read(config("qwen2", {{"rope_theta", 1e6}}))), "");
+  EXPECT_EQ(codes(llama({{"rope_theta", 1e4}})), "");
 }
 
 TEST(MoreDoubts, WhatOnlyVersionFiveReads) {
