@@ -156,7 +156,7 @@ class HfReader {
     HfContext context(keys_, plan_.kinds, declaration_, doubts_);
     if (family() != nullptr && family()->shape != nullptr) return family()->shape(context);
     ShapeKeys names = {
-        .hidden_size = spellings(&Family::hidden_keys, {"hidden_size", "n_embd", "n_embed", "d_model"}),
+        .hidden_size = spellings(&Family::hidden_keys, {"hidden_size", "n_embd", "n_embed", "d_model", "dim"}),
         .layers = spellings(&Family::layer_keys, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"}),
         .heads = spellings(&Family::head_keys, {"num_attention_heads", "n_head", "n_heads", "num_heads"}),
         .kv_heads = {"num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "n_kv_heads"},
@@ -164,6 +164,7 @@ class HfReader {
         .length = spellings(&Family::length_keys, {"max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"}),
     };
     names.width = latent_width();
+    names.layer_count = listed_layers();
     read_lengths(names.length);
     files::read_shape(keys_, names, family(), declaration_, doubts_);
     if (const auto one = keys_.boolean("multi_query"); one && one->value && !keys_.has("new_decoder_architecture")) model().kv_heads = 1;
@@ -183,6 +184,16 @@ class HfReader {
         names = {key};
       }
     }
+  }
+
+  std::optional<Integer> listed_layers() {
+    for (const auto key : {"layer_types", "layers_block_type", "hybrid_override_pattern"}) {
+      const json* list = keys_.find(key);
+      if (list == nullptr || !(list->is_array() || list->is_string())) continue;
+      const std::size_t count = list->is_array() ? list->size() : list->get_ref<const std::string&>().size();
+      return Integer{static_cast<std::int64_t>(count), keys_.derived(keys_.full(key))};
+    }
+    return std::nullopt;
   }
 
   // Queries and keys of latent attention: channels without position, then the rotated ones.
@@ -525,6 +536,7 @@ void add_towers(const std::vector<Keys>& path, Model& model, Doubts& doubts) {
       }
       for (auto& group : read.groups) {
         group.part = part;
+        if (part == "encoder") group.spec.mask.causal = false;
         model.groups.push_back(std::move(group));
       }
       model.unread.insert(model.unread.end(), read.unread.begin(), read.unread.end());
