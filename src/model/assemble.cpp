@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gnomon/error.hpp"
 #include "model/declaration.hpp"
 
 namespace gnomon::files {
@@ -29,6 +30,18 @@ void settle_window(const Declaration& declaration, const LayerKind& kind, Setup&
                          declaration.length->origin.key, declaration.length->value, none ? ", so there is no window" : ""));
 }
 
+// What the rule itself refuses is no set-up.
+template <class Spec>
+void keep_if_valid(std::optional<Spec>& spec, const char* name, Doubts& doubts) {
+  if (!spec) return;
+  try {
+    validate(*spec);
+  } catch (const Error& error) {
+    doubts.add("value-invalid", {name}, fmt::format("{}: {}", name, error.what()));
+    spec.reset();
+  }
+}
+
 Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& doubts) {
   Setup setup;
   PositionSpec& spec = setup.group.spec;
@@ -41,6 +54,8 @@ Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& 
   }
   spec.absolute = kind.absolute;
   spec.bias = kind.bias;
+  keep_if_valid(spec.absolute, "absolute", doubts);
+  keep_if_valid(spec.bias, "bias", doubts);
   const Boolean& causal = kind.causal.value_or(declaration.causal);
   spec.mask.causal = causal.value;
   origins["mask.causal"] = causal.origin;

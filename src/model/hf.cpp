@@ -357,7 +357,7 @@ class HfReader {
   }
 
   std::optional<Integer> chunk() {
-    if (auto chunk = keys_.integer("attention_chunk_size")) return chunk;
+    if (keys_.has("attention_chunk_size")) return read_count(keys_, {"attention_chunk_size"}, doubts_);
     if (family() == nullptr || !family()->window || keys_.find("attention_chunk_size") != nullptr) return std::nullopt;
     return Integer{*family()->window, family_default()};
   }
@@ -396,6 +396,12 @@ class HfReader {
     const auto chunk = keys.integer("chunk_size"), local = keys.integer("local_size"),
                original = keys.integer("original_max_position_embeddings");
     if (!chunk || !local) return;
+    if (chunk->value < 1 || local->value < 0 || local->value >= chunk->value) {
+      doubts_.add("value-invalid", {chunk->origin.key, local->origin.key},
+                  fmt::format("{} is {} and {} is {}; expected 0 <= local < chunk", chunk->origin.key, chunk->value, local->origin.key,
+                              local->value));
+      return;
+    }
     kind.dual_chunk = DualChunk{chunk->value, local->value, original ? original->value : 0};
     kind.origins["dual_chunk"] = chunk->origin;
   }

@@ -487,6 +487,20 @@ TEST(MoreDoubts, WhatOnlyVersionFiveReads) {
   EXPECT_EQ(codes(read(config("glm_moe_dsa", {{"rope_parameters", {{"rope_theta", 8e6}, {"rope_type", "default"}}}}))), "");  // not in 4
 }
 
+TEST(MoreDoubts, NumbersThatARuleRefuses) {
+  const Model t5 =
+      read({{"model_type", "t5"}, {"d_model", 512}, {"num_layers", 6}, {"num_heads", 8}, {"relative_attention_num_buckets", 0}});
+  EXPECT_EQ(t5.worst(), Level::error) << codes(t5);
+  EXPECT_FALSE(t5.groups.at(0).spec.bias);
+  EXPECT_EQ(codes(read(config("llama4_text", {{"rope_theta", 5e5}, {"head_dim", 128}, {"attention_chunk_size", -4}}))), "value-invalid");
+  EXPECT_EQ(codes(read(config("llama4_text", {{"rope_theta", 5e5}, {"head_dim", 128}, {"floor_scale", 0}}))), "value-invalid");
+  const json chunks = {{"chunk_size", 0}, {"local_size", 8192}};
+  EXPECT_EQ(codes(read(config("qwen2", {{"rope_theta", 1e7}, {"dual_chunk_attention_config", chunks}}))), "value-invalid");
+  const json sound = {{"chunk_size", 262144}, {"local_size", 8192}, {"original_max_position_embeddings", 262144}};
+  EXPECT_EQ(only(read(config("qwen2", {{"rope_theta", 1e7}, {"dual_chunk_attention_config", sound}}))).dual_chunk,
+            (DualChunk{262144, 8192, 262144}));
+}
+
 TEST(MoreDoubts, ListsOfAMillionEntries) {
   const Model model = llama({{"rope_theta", 1e4}, {"layer_types", json::array_t(1000000, "full_attention")}});
   EXPECT_EQ(codes(model), "layer-list-length");
