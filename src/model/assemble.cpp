@@ -30,14 +30,14 @@ void settle_window(const Declaration& declaration, const LayerKind& kind, Setup&
                          declaration.length->origin.key, declaration.length->value, none ? ", so there is no window" : ""));
 }
 
-// A table or bias whose numbers no rule accepts is an error, not a set-up.
+// What the rule itself refuses is no set-up.
 template <class Spec>
-void keep_valid(std::optional<Spec>& spec, const std::string& what, Doubts& doubts) {
+void keep_if_valid(std::optional<Spec>& spec, const char* name, Doubts& doubts) {
   if (!spec) return;
   try {
     validate(*spec);
   } catch (const Error& error) {
-    doubts.add("value-invalid", {what}, error.what());
+    doubts.add("value-invalid", {name}, fmt::format("{}: {}", name, error.what()));
     spec.reset();
   }
 }
@@ -54,8 +54,8 @@ Setup make_setup(const Declaration& declaration, const LayerKind& kind, Doubts& 
   }
   spec.absolute = kind.absolute;
   spec.bias = kind.bias;
-  keep_valid(spec.absolute, "absolute", doubts);
-  keep_valid(spec.bias, "bias", doubts);
+  keep_if_valid(spec.absolute, "absolute", doubts);
+  keep_if_valid(spec.bias, "bias", doubts);
   const Boolean& causal = kind.causal.value_or(declaration.causal);
   spec.mask.causal = causal.value;
   origins["mask.causal"] = causal.origin;

@@ -154,7 +154,7 @@ class HfReader {
     HfContext context(keys_, plan_.kinds, declaration_, doubts_);
     if (family() != nullptr && family()->shape != nullptr) return family()->shape(context);
     ShapeKeys names = {
-        .hidden_size = spellings(&Family::hidden_keys, {"hidden_size", "n_embd", "n_embed", "d_model"}),
+        .hidden_size = spellings(&Family::hidden_keys, {"hidden_size", "n_embd", "n_embed", "d_model", "dim"}),
         .layers = spellings(&Family::layer_keys, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"}),
         .heads = spellings(&Family::head_keys, {"num_attention_heads", "n_head", "n_heads", "num_heads"}),
         .kv_heads = {"num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "n_kv_heads"},
@@ -162,6 +162,7 @@ class HfReader {
         .length = spellings(&Family::length_keys, {"max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"}),
     };
     names.width = latent_width();
+    names.layer_count = listed_layers();
     read_lengths(names.length);
     files::read_shape(keys_, names, family(), declaration_, doubts_);
     if (const auto one = keys_.boolean("multi_query"); one && one->value && !keys_.has("new_decoder_architecture")) model().kv_heads = 1;
@@ -181,6 +182,16 @@ class HfReader {
         names = {key};
       }
     }
+  }
+
+  std::optional<Integer> listed_layers() {
+    for (const auto key : {"layer_types", "layers_block_type", "hybrid_override_pattern"}) {
+      const json* list = keys_.find(key);
+      if (list == nullptr || !(list->is_array() || list->is_string())) continue;
+      const std::size_t count = list->is_array() ? list->size() : list->get_ref<const std::string&>().size();
+      return Integer{static_cast<std::int64_t>(count), keys_.derived(keys_.full(key))};
+    }
+    return std::nullopt;
   }
 
   // Queries and keys of latent attention: channels without position, then the rotated ones.
@@ -344,7 +355,7 @@ class HfReader {
   }
 
   std::optional<Integer> chunk() {
-    if (auto chunk = keys_.integer("attention_chunk_size")) return chunk;
+    if (keys_.has("attention_chunk_size")) return read_count(keys_, {"attention_chunk_size"}, doubts_);
     if (family() == nullptr || !family()->window || keys_.find("attention_chunk_size") != nullptr) return std::nullopt;
     return Integer{*family()->window, family_default()};
   }
@@ -383,6 +394,12 @@ class HfReader {
     const auto chunk = keys.integer("chunk_size"), local = keys.integer("local_size"),
                original = keys.integer("original_max_position_embeddings");
     if (!chunk || !local) return;
+    if (chunk->value < 1 || local->value < 0 || local->value >= chunk->value) {
+      doubts_.add("value-invalid", {chunk->origin.key, local->origin.key},
+                  fmt::format("{} is {} and {} is {}; expected 0 <= local < chunk", chunk->origin.key, chunk->value, local->origin.key,
+                              local->value));
+      return;
+    }
     kind.dual_chunk = DualChunk{chunk->value, local->value, original ? original->value : 0};
     kind.origins["dual_chunk"] = chunk->origin;
   }
@@ -530,6 +547,7 @@ void add_towers(const std::vector<Keys>& path, Model& model, Doubts& doubts) {
       }
       for (auto& group : read.groups) {
         group.part = part;
+        if (part == "encoder") group.spec.mask.causal = false;
         model.groups.push_back(std::move(group));
       }
       model.unread.insert(model.unread.end(), read.unread.begin(), read.unread.end());

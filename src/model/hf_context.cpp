@@ -36,7 +36,10 @@ void HfContext::use_bias(const BiasRule& rule, const Origin& origin) {
 }
 
 AbsoluteSpec HfContext::learned(std::int64_t rows, std::int64_t offset) const {
-  return {absolute::Learned{rows, offset}, declaration_.model.hidden_size};
+  // ALBERT and ELECTRA add their table before a projection to the hidden size.
+  const bool narrow = declaration_.model.type != "mobilebert";
+  const std::int64_t width = narrow ? count({"embedding_size"}, declaration_.model.hidden_size) : declaration_.model.hidden_size;
+  return {absolute::Learned{rows, offset}, static_cast<int>(std::clamp<std::int64_t>(width, 0, widest_head))};
 }
 
 void HfContext::use_learned(std::int64_t rows, std::int64_t offset, const Origin& origin) {

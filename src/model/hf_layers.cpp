@@ -59,6 +59,7 @@ class LayerReader {
       read_pattern();
     }
     if (family() != nullptr && family()->has_no_attention) layers_.assign(layers_.size(), Layer{.type = LayerType::none});
+    read_block_configs();
     mark_cross_attention();
     mark_still_layers();
     read_lists_of_numbers();
@@ -240,6 +241,18 @@ class LayerReader {
   }
 
   // ── marks on single layers ──
+
+  // Nemotron-NAS: a block may have had its attention removed, or replaced by a linear layer.
+  void read_block_configs() {
+    const json* blocks = array("block_configs");
+    for (std::size_t i = 0; blocks != nullptr && i < std::min(layers_.size(), blocks->size()); i++) {
+      const json& block = (*blocks)[i];
+      if (!block.is_object() || !block.contains("attention") || !block["attention"].is_object()) continue;
+      for (const auto key : {"no_op", "replace_with_linear"}) {
+        if (block["attention"].value(key, json()) == true) set(i, LayerType::none);
+      }
+    }
+  }
 
   void mark_cross_attention() {
     const auto list = keys_.has("cross_attention_layers") ? keys_.list("cross_attention_layers") : std::nullopt;

@@ -20,7 +20,8 @@ namespace {
 constexpr std::string_view theta_keys[] = {"rope_theta", "rotary_emb_base", "rope_base", "global_rope_theta"};
 constexpr std::string_view sliding_theta_keys[] = {"rope_local_base_freq", "local_rope_theta", "swa_rope_theta"};
 constexpr std::string_view other_signs[] = {"rope_ratio", "qk_rope_head_dim", "rotary_dim", "partial_rotary_factor", "rotary_pct"};
-constexpr std::string_view fraction_keys[] = {"partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction"};
+constexpr std::string_view fraction_keys[] = {"partial_rotary_factor", "rotary_pct", "rotary_percentage", "rotary_emb_fraction",
+                                              "rope_pct"};
 constexpr double usual_theta = 10000;  // what engines fall back to
 
 // Decided by the structure of the values: labels differ between families.

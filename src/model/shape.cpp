@@ -46,7 +46,8 @@ class ShapeReader {
   }
 
   void read_layers() {
-    const auto layers = count(names_.layers, otherwise(&Family::layers));
+    const bool listed = names_.layer_count && !is_there(names_.layers);
+    const auto layers = listed ? names_.layer_count : count(names_.layers, otherwise(&Family::layers));
     if (!layers) return demand(names_.layers);
     if (layers->value <= most_layers) {
       model_.layers = static_cast<int>(layers->value);

@@ -14,7 +14,8 @@ namespace gnomon::files {
 struct ShapeKeys {
   using Names = std::vector<std::string_view>;
   Names hidden_size, layers, heads, kv_heads, head_dim, length;
-  std::optional<Integer> width{};  ///< of a head, where other keys say it
+  std::optional<Integer> layer_count{};  ///< where a list with one entry per layer says it
+  std::optional<Integer> width{};        ///< of a head, where other keys say it
 };
 
 /// Fills the shape and the declared length. `class_defaults` is the family whose configuration class fills gaps, or null.

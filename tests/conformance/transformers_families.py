@@ -30,7 +30,7 @@ AROUND_THEM = {"glm4v_moe", "minimax_m3_vl", "qwen3_omni_moe", "qwen3_omni_moe_t
 BY_AXIS = {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text"}
 
 # Families that rotate only when a key says so, and whose class does not say so.
-STILL = {"esm", "granitemoehybrid"}
+STILL = {"esm", "granitemoehybrid", "zamba2"}
 
 
 def instances(module, config):

@@ -106,6 +106,14 @@ TEST(LearnedFamilies, WhisperLarge) {
   EXPECT_EQ(part(model, "encoder").spec.absolute->width, 1280);
 }
 
+TEST(LearnedFamilies, TablesNarrowerThanTheModel) {
+  EXPECT_EQ(only(read(config("electra", {{"embedding_size", 128}, {"max_position_embeddings", 512}}))).absolute.value().width, 128);
+  const Model distil =
+      read({{"model_type", "distilbert"}, {"dim", 768}, {"n_layers", 6}, {"n_heads", 12}, {"max_position_embeddings", 512}});
+  EXPECT_EQ(codes(distil), "");
+  EXPECT_EQ(only(distil).absolute.value().width, 768);
+}
+
 TEST(LearnedFamilies, EsmAsksItsKey) {
   EXPECT_TRUE(only(read(config("esm", {{"position_embedding_type", "rotary"}}))).rotary);
   EXPECT_TRUE(only(read(config("esm", {{"position_embedding_type", "absolute"}}))).absolute);
@@ -347,6 +355,49 @@ TEST(HybridFamilies, LayersWithoutAttention) {
   EXPECT_TRUE(rope.groups.at(0).spec.rotary);
 }
 
+TEST(HybridFamilies, RemovedAttention) {
+  json blocks = json::array_t(12, {{"attention", {{"no_op", false}}}});
+  blocks[4]["attention"]["no_op"] = true;
+  const Model model = read(config("nemotron-nas", {{"rope_theta", 5e5}, {"block_configs", blocks}}));
+  EXPECT_EQ(codes(model), "");
+  EXPECT_EQ(model.non_attention_layers, (std::vector{4}));
+}
+
+TEST(HybridFamilies, LettersTellHowManyLayersThereAre) {
+  const Model model = read({{"model_type", "nemotron_h"},
+                            {"hidden_size", 2688},
+                            {"num_attention_heads", 32},
+                            {"head_dim", 128},
+                            {"hybrid_override_pattern", "MEM*E"},
+                            {"max_position_embeddings", 4096}});
+  EXPECT_EQ(codes(model), "");
+  EXPECT_EQ(model.layers, 5);
+  EXPECT_EQ(model.groups.at(0).layers, (std::vector{3}));
+}
+
+TEST(LearnedFamilies, TheFirstChatGlmIsAnotherModel) {
+  const Model model = read(config("chatglm", {{"position_encoding_2d", true}, {"max_sequence_length", 2048}}));
+  EXPECT_NE(find_doubt(model, "rule-not-available"), nullptr) << codes(model);
+  EXPECT_FALSE(model.groups.at(0).spec.rotary);
+}
+
+TEST(Parts, EncoderAndDecoderObjects) {
+  const json stack = {{"model_type", "t5_gemma_module"},
+                      {"hidden_size", 2304},
+                      {"num_hidden_layers", 4},
+                      {"num_attention_heads", 8},
+                      {"num_key_value_heads", 4},
+                      {"head_dim", 256},
+                      {"rope_theta", 1e4},
+                      {"sliding_window", 4096},
+                      {"max_position_embeddings", 8192},
+                      {"attn_logit_softcapping", 50.0}};
+  const Model model = read({{"model_type", "t5gemma"}, {"encoder", stack}, {"decoder", stack}});
+  EXPECT_EQ(codes(model), "");
+  EXPECT_FALSE(part(model, "encoder").spec.mask.causal);
+  EXPECT_TRUE(model.groups.at(0).spec.mask.causal);
+}
+
 // ── Hunyuan, nomic, and other names of known rules ──
 
 TEST(Aliases, AlphaIsNtkAtEveryLength) {
@@ -434,6 +485,20 @@ TEST(MoreDoubts, WhatOnlyVersionFiveReads) {
   EXPECT_EQ(find_doubt(model, "rope-parameters-only")->level, Level::warning);
   EXPECT_NE(find_doubt(model, "rope-parameters-only")->message.find("linear scaling dropped"), std::string::npos);
   EXPECT_EQ(codes(read(config("glm_moe_dsa", {{"rope_parameters", {{"rope_theta", 8e6}, {"rope_type", "default"}}}}))), "");  // not in 4
+}
+
+TEST(MoreDoubts, NumbersThatARuleRefuses) {
+  const Model t5 =
+      read({{"model_type", "t5"}, {"d_model", 512}, {"num_layers", 6}, {"num_heads", 8}, {"relative_attention_num_buckets", 0}});
+  EXPECT_EQ(t5.worst(), Level::error) << codes(t5);
+  EXPECT_FALSE(t5.groups.at(0).spec.bias);
+  EXPECT_EQ(codes(read(config("llama4_text", {{"rope_theta", 5e5}, {"head_dim", 128}, {"attention_chunk_size", -4}}))), "value-invalid");
+  EXPECT_EQ(codes(read(config("llama4_text", {{"rope_theta", 5e5}, {"head_dim", 128}, {"floor_scale", 0}}))), "value-invalid");
+  const json chunks = {{"chunk_size", 0}, {"local_size", 8192}};
+  EXPECT_EQ(codes(read(config("qwen2", {{"rope_theta", 1e7}, {"dual_chunk_attention_config", chunks}}))), "value-invalid");
+  const json sound = {{"chunk_size", 262144}, {"local_size", 8192}, {"original_max_position_embeddings", 262144}};
+  EXPECT_EQ(only(read(config("qwen2", {{"rope_theta", 1e7}, {"dual_chunk_attention_config", sound}}))).dual_chunk,
+            (DualChunk{262144, 8192, 262144}));
 }
 
 TEST(MoreDoubts, ListsOfAMillionEntries) {

@@ -33,7 +33,11 @@ void falcon(HfContext& model) {
 
 std::vector<Family> alibi_families() {
   return {
-      {.name = "BLOOM", .model_types = {"bloom"}, .class_prefix = "Bloom", .architectures = {"bloom"}, .encoding = Encoding::alibi},
+      {.name = "BLOOM",
+       .model_types = {"bloom", "gpt_refact"},
+       .class_prefix = "Bloom",
+       .architectures = {"bloom"},
+       .encoding = Encoding::alibi},
       {.name = "MPT", .model_types = {"mpt"}, .class_prefix = "MPTFor", .architectures = {"mpt"}, .encoding = Encoding::learned},
       {.name = "Falcon",
        .model_types = {"falcon", "RefinedWeb", "RefinedWebModel"},

@@ -32,7 +32,7 @@ std::vector<Family> gemma_families() {
       },
       {
           .name = "Gemma 2",
-          .model_types = {"gemma2"},
+          .model_types = {"gemma2", "t5gemma", "t5_gemma_module"},
           .class_prefix = "Gemma2For",
           .architectures = {"gemma2"},
           .theta = 10000,

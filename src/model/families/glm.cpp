@@ -12,6 +12,15 @@ namespace {
 
 constexpr auto interleaved = PairLayout::interleaved;
 
+// ChatGLM-6B has the model_type of its successors and two positions for each token.
+void chatglm(HfContext& model) {
+  const auto planar = model.keys().boolean("position_encoding_2d");
+  if (!planar || !planar->value) return;
+  for (auto& kind : model.declaration().kinds) kind.rotary.reset();
+  model.doubts().add("rule-not-available", {planar->origin.key},
+                     fmt::format("{}: rotation by two positions per token is known but not offered by this version", planar->origin.key));
+}
+
 // Rows and columns take turns in the first pairs and time has the rest: an order that SectionOrder does not have.
 void ernie_vl(HfContext& model) {
   for (auto& kind : model.declaration().kinds) {
@@ -38,6 +47,7 @@ std::vector<Family> glm_families() {
           .theta = 10000,  // times rope_ratio
           .partial = true,
           .rotary_fraction = 0.5,
+          .hook = chatglm,
       },
       {.name = "GLM-4",
        .model_types = {"glm", "glm4"},

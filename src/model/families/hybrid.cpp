@@ -20,6 +20,12 @@ void idle_rope_keys(HfContext& model) {
   model.doubts().add("rope-keys-unused", keys, text);
 }
 
+// Its shared attention, whose heads are twice as wide, rotates on demand only.
+void zamba2(HfContext& model) {
+  if (model.keys().boolean("use_mem_rope").value_or(Boolean{}).value) return;
+  for (auto& kind : model.declaration().kinds) kind.rotary.reset();
+}
+
 // Only the number of layers says anything, and none of them attends.
 void no_attention_at_all(HfContext& model) { model.set_layers(model.count({"num_hidden_layers", "n_layer", "num_blocks"}, 0)); }
 
@@ -74,6 +80,7 @@ std::vector<Family> hybrid_families() {
        .class_prefix = "MiniMaxText",
        .v4_theta = 1000000,
        .partial = true},
+      {.name = "Zamba 2", .model_types = {"zamba2"}, .theta = 10000, .hook = zamba2},
       {.name = "State spaces and recurrences",
        .model_types = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"},
        .encoding = Encoding::none,

@@ -21,6 +21,11 @@ void llama4(HfContext& model) {
   if (tuned != nullptr && (*tuned == false || *tuned == 0)) return;
   const auto scale = keys.number("attn_scale").value_or(Number{0.1, family_default()});
   const auto floor = keys.integer("floor_scale").value_or(Integer{8192, family_default()});
+  if (floor.value < 1) {
+    model.doubts().add("value-invalid", {floor.origin.key},
+                       fmt::format("{}: expected a positive integer, got {}", floor.origin.key, floor.value));
+    return;
+  }
   for (std::size_t kind = 0; kind < model.layers().size(); kind++) {
     if (!model.kind(kind).rotary) model.set_temperature(kind, StepTemperature{scale.value, floor.value, 1}, scale.origin);
   }
