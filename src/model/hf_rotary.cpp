@@ -377,8 +377,9 @@ void HfRotary::read_theta(const Layer& layer, const Keys* block, RotaryDeclarati
   const auto inner = block != nullptr ? block->number("rope_theta") : std::nullopt;
   const auto outer = outer_theta(layer, rotary);
   for (const auto key : theta_keys) {
-    const auto other = separate ? std::nullopt : keys_.number(key);
-    if (!outer || !other || other->value == outer->value) continue;  // else doubted where outer was read
+    if (separate || !outer || !keys_.has(key) || !keys_.find(key)->is_number()) continue;
+    const auto other = keys_.number(key);
+    if (other->value == outer->value) continue;  // else doubted where outer was read
     rotary.other_readings.push_back(
         {"keys-conflict", {outer->origin.key, other->origin.key}, [=](RotaryDeclaration& changed) { changed.theta = other; }});
   }

@@ -152,6 +152,8 @@ class MetaReader : FlatReader {
 }  // namespace
 
 bool is_meta(const json& root) {
+  // llama2.c says "llama"; DistilBERT has the same names for its shape.
+  if (const auto type = root.find("model_type"); type != root.end() && *type != "llama") return false;
   return root.contains("dim") && root.contains("n_layers") && root.contains("n_heads") &&
          (!root.contains("head_dim") || has_any(root, own_keys));
 }

@@ -191,7 +191,7 @@ std::optional<RotarySpec> read_as_config(const OrderedJson& keys, const Frame& f
                         {"num_key_value_heads", 1}, {"head_dim", width},    {"sliding_window", 4096},   {"layer_types", {framed.type}}};
   if (frame.declared) config["max_position_embeddings"] = *frame.declared;
   config.update(keys);
-  const Model model = read_hf(config.dump(), "config.json", "what was written");
+  const Model model = read_json(config.dump(), "config.json", "what was written");
   if (model.groups.empty() || !model.groups.front().spec.rotary) return std::nullopt;
   RotarySpec result = *model.groups.front().spec.rotary;
   result.layout = framed.own.layout;
