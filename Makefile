@@ -12,8 +12,9 @@ export CTEST_PARALLEL_LEVEL := $(JOBS)
 SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src cli python -not -path '*/__pycache__*' 2>/dev/null)
 CPP = $(shell find include src cli python tests bench fuzz examples -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 INSTALLED := build/python/installed
+WARNINGS := --config-settings=cmake.define.GNOMON_WARNINGS_AS_ERRORS=ON
 
-.PHONY: help setup build demo test test-cpp test-python test-arm64 fuzz lint tidy format bench mutants clean
+.PHONY: help setup build demo test test-cpp test-python test-module test-command test-arm64 fuzz lint tidy format bench mutants clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -29,7 +30,7 @@ build: setup  ## build and install the Python package and the command .venv/bin/
 # because compiling takes a while and says nothing otherwise. The stamp has the time of the start: what is edited meanwhile is newer.
 $(INSTALLED): $(SOURCES) .venv/setup-stamp
 	@mkdir -p $(@D) && touch $@.begun
-	$(BIN)/pip install -v --no-build-isolation --no-deps --config-settings=build-dir=build/python .
+	$(BIN)/pip install -v --no-build-isolation --no-deps --config-settings=build-dir=build/python $(WARNINGS) .
 	@mv $@.begun $@
 
 demo: build  ## the main job on a real model: its set-up, and its loss by position
@@ -37,20 +38,30 @@ demo: build  ## the main job on a real model: its set-up, and its loss by positi
 
 test: lint build test-cpp test-python  ## everything: set-up, build, style, dependency rule, C++ and Python tests
 
-test-cpp: setup  ## the C++ tests (PRESET=dev|release|asan|tsan|clang)
-	cmake --preset $(PRESET)
-	cmake --build build/$(PRESET)
-	ctest --test-dir build/$(PRESET) --output-on-failure
+# The release tests are built where the package is, so that the library is compiled once.
+TESTS_IN := build/$(if $(filter release,$(PRESET)),python,$(PRESET))
 
+test-cpp: $(if $(filter release,$(PRESET)),build,setup)  ## the C++ tests (PRESET=dev|release|asan|tsan|clang)
+	cmake $(if $(filter release,$(PRESET)),-DGNOMON_BUILD_TESTS=ON build/python,--preset $(PRESET))
+	cmake --build $(TESTS_IN) --target gnomon_tests
+	ctest --test-dir $(TESTS_IN) --output-on-failure
+
+# Two processes, as each keeps one core busy: the module and other people's expectations; the command and the packages.
 test-python: build  ## the Python tests
-	$(BIN)/pytest tests
+	@$(MAKE) --no-print-directory --output-sync=target -j2 test-module test-command
+
+test-module: build
+	$(BIN)/pytest tests/python tests/conformance
+
+test-command: build
+	$(BIN)/pytest tests/cli tests/package
 
 test-arm64:  ## the kernel and oracle tests, cross-compiled for arm64 and run under qemu (slow; not part of test)
 	tools/test-arm64
 
 fuzz: setup  ## every fuzz target, longer than the tests run it (RUNS=n inputs each)
 	cmake --preset $(PRESET)
-	cmake --build build/$(PRESET)
+	cmake --build build/$(PRESET) --target $(filter-out fuzz_run,$(patsubst fuzz/%.cpp,fuzz_%,$(wildcard fuzz/*.cpp)))
 	for target in build/$(PRESET)/fuzz/fuzz_*; do echo $$target && $$target --runs $(RUNS) --seed $$(date +%s) || exit 1; done
 
 lint: setup  ## formatting, Python lint and the dependency rule

@@ -16,7 +16,8 @@ BUILD = ROOT / "build/python"
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    options = ["--no-build-isolation", "--no-deps", f"--config-settings=build-dir={BUILD}", "--wheel-dir", folder]
+    strict = "--config-settings=cmake.define.GNOMON_WARNINGS_AS_ERRORS=ON"  # as the Makefile has it: nothing is compiled anew
+    options = ["--no-build-isolation", "--no-deps", f"--config-settings=build-dir={BUILD}", strict, "--wheel-dir", folder]
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", *options, ROOT)
     (file,) = folder.glob("*.whl")
     return file
