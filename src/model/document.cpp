@@ -54,7 +54,8 @@ std::string quote_python_constants(std::string_view text) {
 }  // namespace
 
 json parse_document(std::string_view text, const std::string& path) {
-  json root = parse_strict(quote_python_constants(text), path);
+  const bool has_constants = text.find("NaN") != std::string_view::npos || text.find("Infinity") != std::string_view::npos;
+  json root = has_constants ? parse_strict(quote_python_constants(text), path) : parse_strict(text, path);
   if (!root.is_object()) throw Error(ErrorCode::malformed, fmt::format("{}: expected a JSON object, got {}", path, root.type_name()));
   return root;
 }

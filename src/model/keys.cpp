@@ -65,9 +65,10 @@ bool is_positional(std::string_view key) {
 }
 
 const json* Keys::find(std::string_view key) const {
-  asked_.emplace(key);
   const auto found = object_->find(key);
-  return found == object_->end() ? nullptr : &*found;
+  if (found == object_->end()) return nullptr;
+  asked_.insert(found.key());
+  return &*found;
 }
 
 bool Keys::has(std::string_view key) const {

@@ -89,7 +89,7 @@ class Keys {
   const nlohmann::json* object_;
   std::string file_, prefix_;
   Doubts* doubts_;
-  mutable std::set<std::string, std::less<>> asked_;
+  mutable std::set<std::string_view> asked_;  ///< the object's own keys, so that nothing is copied
 };
 
 }  // namespace gnomon::files
