@@ -464,12 +464,17 @@ def test_real_models_in_every_dialect():
         rotating = [group.rotary for group in model.groups if group.rotary is not None]
         if any(doubt.level == "error" for doubt in model.doubts) or not rotating or any(rotary.axes > 1 for rotary in rotating):
             continue
+        if any(isinstance(rotary.rule, gnomon.rotary.Custom) for rotary in rotating):  # image models with frequencies of their own
+            with pytest.raises(gnomon.Error, match="no rule custom"):
+                gnomon.convert(model, "transformers")
+            continue
         for dialect in DIALECTS:
             conversion = gnomon.convert(model, dialect)
             assert json.loads(conversion.to_json())["equal"] == (not conversion.losses)
             assert all(loss.message for loss in conversion.losses), path
         conversion = gnomon.convert(model, "transformers")
-        assert not conversion.losses, (path, conversion.losses)
+        # All layers of DeepSeek V4 see a window; its own code tells them apart by compression, which is no layer type.
+        assert bool(conversion.losses) == (model.type == "deepseek_v4" and len(rotating) > 1), (path, conversion.losses)
         if all(rotary == rotating[0] for rotary in rotating):
             assert not gnomon.convert(model, "transformers", compatible=True).losses or isinstance(
                 rotating[0].rule, gnomon.rotary.Proportional
