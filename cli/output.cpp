@@ -25,6 +25,23 @@ constexpr std::size_t buffer_limit = std::size_t{1} << 20;
 char temporary_to_remove[4096];
 volatile std::sig_atomic_t temporary_exists = 0;
 
+/// While it lives, signals that would end the program wait.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ending, signal);
+    sigprocmask(SIG_BLOCK, &ending, &before_);
+  }
+  ~SignalsWait() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 extern "C" void remove_temporary(int signal) {
   if (temporary_exists != 0) unlink(temporary_to_remove);
   std::signal(signal, SIG_DFL);
@@ -81,6 +98,7 @@ void Output::open_temporary() {
   const auto real = std::filesystem::weakly_canonical(path_, ignored);  // a link keeps pointing at what it names
   if (!ignored && !real.empty()) path_ = real.string();
   temporary_ = path_ + ".XXXXXX";
+  const SignalsWait until_guarded;  // one that came between the file and its guard would leave the file behind
   file_ = mkostemp(temporary_.data(), O_CLOEXEC);
   if (file_ < 0) {
     temporary_.clear();

@@ -71,9 +71,10 @@ bool same_rotation(const RotarySpec& a, const RotarySpec& b, std::int64_t length
   });
 }
 
-/// The layout a family has in a file of this format, where both are known.
-std::optional<PairLayout> usual_layout(const Model& model) {
-  const auto* family = model.format == "gguf" ? files::family_of_architecture(model.type) : files::family_of_model_type(model.type);
+/// The layout a family has in a file of this format, where both are known. A params.json names no family: it is that of the other file.
+std::optional<PairLayout> usual_layout(const Model& model, const Model& other) {
+  const std::string& type = model.type.empty() ? other.type : model.type;
+  const auto* family = model.format == "gguf" ? files::family_of_architecture(type) : files::family_of_model_type(type);
   if (family == nullptr) return std::nullopt;
   return model.format == "hf" ? family->layout : family->gguf_layout;
 }
@@ -174,7 +175,7 @@ class Comparer {
   }
 
   bool is_permuted(PairLayout a, PairLayout b) const {
-    return a != b && a_.format != b_.format && usual_layout(a_) == a && usual_layout(b_) == b;
+    return a != b && a_.format != b_.format && usual_layout(a_, b_) == a && usual_layout(b_, a_) == b;
   }
 
   static bool is_rotary(const Difference& difference) { return difference.field.starts_with("rotary."); }

@@ -41,11 +41,6 @@ enum class Rotates {
   all_but_nth,     ///< all but every n-th
 };
 
-/// Constants of a model that its GGUF file cannot say: recognised by its number of layers.
-struct ScaleFromWidth {
-  int layers;  ///< the softmax scale of this size is (hidden_size / heads)^-1/2 instead of head_dim^-1/2
-};
-
 struct Family {
   std::string_view name{};
   std::vector<std::string_view> model_types{};    ///< model_type of config.json
@@ -98,7 +93,6 @@ struct Family {
   std::optional<double> query_pre_attn_scalar{};  ///< softmax scale is its -1/2 power; the value when the file has no key
   std::optional<double> softcap{};                ///< when the file has no key
   bool sink_logits = false;
-  std::optional<ScaleFromWidth> gguf_scale{};
   bool length_is_scaled = false;                  ///< max_position_embeddings stands after linear scaling
   std::vector<std::string_view> expected_keys{};  ///< that every released file states: without them it was trimmed
 

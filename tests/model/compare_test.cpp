@@ -117,6 +117,15 @@ TEST(Compare, AConfigAndAGgufOfOneLlama) {
   EXPECT_NEAR(other.layers[0].drift->mean_cosines[0], 0.99858, 5e-6) << "T08, not the drift of two layouts";
 }
 
+TEST(Compare, AConfigAndTheAuthorsOwnParams) {
+  const json params = {{"dim", 4096},     {"n_layers", 12},         {"n_heads", 32},
+                       {"n_kv_heads", 8}, {"rope_theta", 500000.0}, {"max_seq_len", 4096}};
+  const auto comparison = compare(llama({{"rope_theta", 500000.0}}), read_text(params.dump(), "params.json"));
+  EXPECT_TRUE(comparison.equal()) << fields(comparison);
+  ASSERT_EQ(comparison.layers.at(0).notes.size(), 1U);
+  EXPECT_NE(comparison.layers[0].notes[0].find("permuted"), std::string::npos);
+}
+
 TEST(Compare, LayoutsDifferWhereNothingIsPermuted) {
   Model turned = llama({});
   turned.groups[0].spec.rotary->layout = PairLayout::interleaved;

@@ -9,6 +9,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 def run(*command, **options):
     """Runs a command that must succeed; returns what it wrote to standard output."""
-    result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, **options)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False, **options)
     assert result.returncode == 0, f"{command}:\n{result.stdout}{result.stderr}"
     return result.stdout

@@ -42,7 +42,6 @@ std::vector<Family> gemma_families() {
           .pattern = 2,
           .query_pre_attn_scalar = 256,
           .softcap = 50,
-          .gguf_scale = ScaleFromWidth{46},  // 27B
       },
       {
           .name = "Gemma 3",
@@ -60,7 +59,6 @@ std::vector<Family> gemma_families() {
           .window = 4096,
           .pattern = 6,
           .query_pre_attn_scalar = 256,
-          .gguf_scale = ScaleFromWidth{62},  // 27B
           .length_is_scaled = true,
       },
       {

@@ -12,6 +12,7 @@ std::vector<Family> mistral_families() {
           .name = "Mistral",
           .model_types = {"mistral"},
           .class_prefix = "MistralFor",
+          .gguf_layout = PairLayout::interleaved,  // of its own files, params.json; as GGUF they say llama
           .window_rule = WindowRule::every_layer,
           .window = 4096,
       },
@@ -19,6 +20,7 @@ std::vector<Family> mistral_families() {
           .name = "Mixtral",
           .model_types = {"mixtral"},
           .class_prefix = "MixtralFor",
+          .gguf_layout = PairLayout::interleaved,
           .v4_theta = 1000000,
           .window_rule = WindowRule::every_layer,
       },
