@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "gnomon/analysis/scaling_laws.hpp"
 #include "gnomon/frequencies.hpp"
 #include "rows.hpp"
 #include "text.hpp"
@@ -146,7 +147,7 @@ std::string turns_text(const Frequencies& scaled, const Model& model) {
   std::string text = "longest wavelength " + (std::isfinite(longest) ? grouped(longest) + " positions" : "infinite");
   const auto length = model.declared ? model.declared : model.derived ? model.derived : model.original;
   if (!length) return text;
-  const auto slow = std::count_if(wavelength.begin(), wavelength.end(), [&](double wave) { return wave > static_cast<double>(*length); });
+  const auto slow = static_cast<int>(wavelength.size()) - pairs_with_a_turn(scaled, *length);
   return text + fmt::format(": {} of {} pairs never complete a turn in {}", slow, wavelength.size(), *length);
 }
 

@@ -101,6 +101,15 @@ struct RotaryResult {
   std::map<std::string, Origin> origins;
 };
 /// Also tells what the doubts with another reading cost.
+/// Every numeric field and list of every rule that stands in a block, truncate and attention_factor, so that a new rule needs no edit.
+void read_rule_fields(const Keys& block, RotaryDeclaration& rotary);
+/// int(head_dim * fraction), as every engine truncates; but a product that is whole up to rounding is taken as whole: 200 * 0.29 is 58,
+/// not 57. -1 where it is beyond any width.
+Integer width_of(int head_dim, const Number& fraction);
+/// YaRN's magnitude where latent attention has it: on the score, squared, while cos and sin get only the ratio of the two. Nothing where
+/// the file asks for none.
+std::optional<double> latent_magnitude(const RotaryDeclaration& rotary);
+
 RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts);
 
 /// Groups equal layers, settles the lengths, and moves the doubts into the model.

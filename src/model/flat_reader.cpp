@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
-
-#include "spec/fields.hpp"
 
 namespace gnomon::files {
 
@@ -50,29 +47,6 @@ void FlatReader::set_llama3(RotaryDeclaration& rotary, const Number& factor, con
   rotary.numbers["low_freq_factor"] = low;
   rotary.numbers["high_freq_factor"] = high;
   rotary.numbers["original_max_position_embeddings"] = original;
-}
-
-void FlatReader::read_rule_fields(const Keys& block, RotaryDeclaration& rotary) {
-  for_each_rotary_rule([&]<class Rule>(const Rule&) {
-    each_field<Rule>([&](const auto& field) {
-      using Value = std::remove_cvref_t<decltype(std::declval<Rule&>().*field.member)>;
-      if constexpr (std::is_same_v<Value, std::vector<double>>) {
-        if (const auto list = block.list(field.name)) rotary.lists[std::string(field.name)] = *list;
-      } else if constexpr (!std::is_same_v<Value, bool> && !std::is_enum_v<Value>) {
-        if (const auto number = block.number(field.name)) rotary.numbers[std::string(field.name)] = *number;
-      }
-    });
-  });
-  rotary.truncate = block.boolean("truncate");
-  rotary.attention_factor = block.number("attention_factor");
-  rotary.sections = block.list("mrope_section");
-}
-
-Integer FlatReader::width_of(const Number& fraction) const {
-  const double product = declaration_.model.head_dim * fraction.value;
-  if (!(product >= 0 && product <= std::numeric_limits<int>::max())) return {-1, fraction.origin};  // out of range in any case
-  const double whole = std::round(product);
-  return {static_cast<std::int64_t>(std::abs(product - whole) <= 1e-6 ? whole : product), fraction.origin};
 }
 
 std::optional<std::vector<json>> FlatReader::per_layer(std::string_view key, const json& otherwise) {

@@ -38,10 +38,6 @@ class FlatReader {
   void default_theta(RotaryDeclaration& rotary, std::string_view key, std::optional<DefaultTheta> otherwise);
   void set_linear(RotaryDeclaration& rotary, const Number& factor);
   void set_llama3(RotaryDeclaration& rotary, const Number& factor, const Number& low, const Number& high, const Number& original);
-  /// Every numeric field and list of every rule that stands in the block.
-  static void read_rule_fields(const Keys& block, RotaryDeclaration& rotary);
-  /// int(head_dim * fraction), as every engine truncates.
-  Integer width_of(const Number& fraction) const;
   /// One entry per layer: a longer list is cut and a shorter one is filled with `otherwise`, each with a doubt. Nothing without the key,
   /// or when it is no array.
   std::optional<std::vector<nlohmann::json>> per_layer(std::string_view key, const nlohmann::json& otherwise);

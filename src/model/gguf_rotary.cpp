@@ -140,10 +140,9 @@ void GgufReader::read_log_multiplier(RotaryDeclaration& rotary) {
   const Number all_dim{tenth ? multiplier->value / 0.1F : multiplier->value, multiplier->origin};
   rotary.numbers["mscale"] = tenth ? all_dim : Number{1, multiplier->origin};
   rotary.numbers["mscale_all_dim"] = all_dim;
-  const auto factor = rotary.numbers.find("factor");
-  if (!architecture->latent || rotary.type.value != "yarn" || factor == rotary.numbers.end() || !(factor->second.value > 1)) return;
-  const double magnitude = 0.1 * all_dim.value * std::log(factor->second.value) + 1;
-  declaration_.softmax_scale.value *= magnitude * magnitude;
+  const auto magnitude = architecture->latent ? latent_magnitude(rotary) : std::nullopt;
+  if (!magnitude) return;
+  declaration_.softmax_scale.value *= *magnitude * *magnitude;
   declaration_.softmax_scale.origin = keys_.derived("head_dim, " + multiplier->origin.key);
 }
 

@@ -404,15 +404,12 @@ class HfReader {
     kind.origins["dual_chunk"] = chunk->origin;
   }
 
-  // Latent attention puts YaRN's magnitude on the score, squared, and only the ratio of the two on cos and sin.
   void read_latent_scale(LayerKind& kind) {
-    if (!kind.rotary || !keys_.has("qk_rope_head_dim") || kind.rotary->type.value != "yarn") return;
-    const auto factor = kind.rotary->numbers.find("factor"), all = kind.rotary->numbers.find("mscale_all_dim");
-    if (factor == kind.rotary->numbers.end() || all == kind.rotary->numbers.end() || all->second.value == 0 || factor->second.value <= 1)
-      return;
-    const double magnitude = 0.1 * all->second.value * std::log(factor->second.value) + 1;
-    kind.softmax_scale =
-        Number{declaration_.softmax_scale.value * magnitude * magnitude, keys_.derived("head_dim, " + all->second.origin.key)};
+    if (!kind.rotary || !keys_.has("qk_rope_head_dim")) return;
+    const auto magnitude = latent_magnitude(*kind.rotary);
+    if (!magnitude) return;
+    kind.softmax_scale = Number{declaration_.softmax_scale.value * *magnitude * *magnitude,
+                                keys_.derived("head_dim, " + kind.rotary->numbers.find("mscale_all_dim")->second.origin.key)};
   }
 
   // ── doubts about the whole, and what was not read ──

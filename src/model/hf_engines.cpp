@@ -11,8 +11,6 @@
 namespace gnomon::files {
 namespace {
 
-double magnitude(double factor, double scale) { return factor > 1 ? 0.1 * scale * std::log(factor) + 1 : 1; }
-
 class Readers {
  public:
   Readers(const Keys& keys, Declaration& declaration, Doubts& doubts) : keys_(keys), declaration_(declaration), doubts_(doubts) {}
@@ -37,7 +35,7 @@ class Readers {
   void note_yarn(const RotaryDeclaration& rotary) {
     if (rotary.type.value != "yarn") return;
     const double factor = number(rotary, "factor").value_or(1);
-    const double usual = magnitude(factor, 1);
+    const double usual = rotary::Yarn::magnitude(factor);
     if (rotary.attention_factor && rotary.attention_factor->origin.how == "read" &&
         std::abs(rotary.attention_factor->value - usual) > 1e-12) {
       add(rotary.attention_factor->origin.key, fmt::format("vLLM and mlx-lm ignore it and scale cos and sin by {} instead of {}",
@@ -48,7 +46,7 @@ class Readers {
     }
     const auto over = number(rotary, "mscale"), under = number(rotary, "mscale_all_dim");
     if (!over || !under || *over == 0 || *under == 0 || rotary.attention_factor) return;
-    const double stated = magnitude(factor, *over) / magnitude(factor, *under);
+    const double stated = rotary::Yarn::magnitude(factor, *over) / rotary::Yarn::magnitude(factor, *under);
     if (std::abs(stated - usual) > 1e-12 && !keys_.has("qk_rope_head_dim")) {
       add(rotary.numbers.find("mscale")->second.origin.key,
           fmt::format("vLLM ignores it for the type yarn and scales cos and sin by {} instead of {}", quoted(usual), quoted(stated)));

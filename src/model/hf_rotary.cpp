@@ -6,10 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
-
-#include "spec/fields.hpp"
 
 namespace gnomon::files {
 
@@ -227,20 +224,8 @@ void HfRotary::read_alias(const Keys& block, RotaryDeclaration& rotary) {
   }
 }
 
-// Every numeric field of every rule, so that a new rule needs no edit here.
 void HfRotary::read_numbers(const Keys& block, RotaryDeclaration& rotary) {
-  for_each_rotary_rule([&]<class Rule>(const Rule&) {
-    each_field<Rule>([&](const auto& field) {
-      using Value = std::remove_cvref_t<decltype(std::declval<Rule&>().*field.member)>;
-      if constexpr (std::is_same_v<Value, std::vector<double>>) {
-        if (const auto value = block.list(field.name)) rotary.lists[std::string(field.name)] = *value;
-      } else if constexpr (!std::is_same_v<Value, bool> && !std::is_enum_v<Value>) {
-        if (const auto value = block.number(field.name)) rotary.numbers[std::string(field.name)] = *value;
-      }
-    });
-  });
-  rotary.truncate = block.boolean("truncate");
-  rotary.attention_factor = block.number("attention_factor");
+  read_rule_fields(block, rotary);
   rotary.factor_is_null = block.is_null("factor");
   for (const auto& [key, otherwise] : {std::pair("beta_fast", 32), std::pair("beta_slow", 1)}) {
     if (block.is_null(key))
@@ -472,17 +457,17 @@ void HfRotary::check_widths(const std::optional<Number>& inner, const std::optio
   }
 }
 
-// int(head_dim * fraction), but a product that is whole up to rounding is taken as whole: 200 * 0.29 is 58, not 57.
+// A width that is not whole is truncated, as transformers does, with a doubt.
 Integer HfRotary::width_of(const Number& fraction, RotaryDeclaration& rotary) {
+  const Integer width = files::width_of(head_dim(), fraction);
   const double product = head_dim() * fraction.value;
-  if (!(product >= 0 && product <= std::numeric_limits<int>::max())) return {-1, fraction.origin};  // out of range in any case
-  const double whole = std::round(product);
-  if (std::abs(product - whole) <= 1e-6) return {static_cast<std::int64_t>(whole), fraction.origin};
-  doubt(rotary, "fractional-rotary-width", {fraction.origin.key},
-        fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim(), quoted(product),
-                    std::trunc(product)),
-        [](RotaryDeclaration& other) { other.rotary_dim->value += 2; });  // one pair more
-  return {static_cast<std::int64_t>(product), fraction.origin};
+  if (width.value >= 0 && std::abs(product - static_cast<double>(width.value)) > 1e-6) {
+    doubt(rotary, "fractional-rotary-width", {fraction.origin.key},
+          fmt::format("{} = {} of {} is {}, truncated to {}", fraction.origin.key, quoted(fraction.value), head_dim(), quoted(product),
+                      width.value),
+          [](RotaryDeclaration& other) { other.rotary_dim->value += 2; });  // one pair more
+  }
+  return width;
 }
 
 Integer HfRotary::default_width(const Layer& layer, RotaryDeclaration& rotary) {

@@ -81,7 +81,7 @@ class LitgptReader : FlatReader {
     const auto width = keys_.integer("rope_n_elem");
     const auto fraction = keys_.number("rotary_percentage");
     if (model().head_dim == 0) return;
-    const Integer from_fraction = width_of(fraction ? *fraction : Number{0.25, family_default()});
+    const Integer from_fraction = width_of(model().head_dim, fraction ? *fraction : Number{0.25, family_default()});
     if (width && fraction && width->value != from_fraction.value) {
       doubts_.add("rotary-width-conflict", {width->origin.key, fraction->origin.key},
                   fmt::format("{} is {} but {} gives {} of {}; the first is used", width->origin.key, width->value, fraction->origin.key,

@@ -128,7 +128,7 @@ class MegatronReader : FlatReader {
   RotaryDeclaration read_rotation(const Text& type) {
     RotaryDeclaration rotary = rotation("rotary_base", DefaultTheta{10000, "Megatron"});
     const auto fraction = keys_.number("rotary_percent");
-    if (fraction && !latent_ && model().head_dim > 0) rotary.rotary_dim = width_of(*fraction);
+    if (fraction && !latent_ && model().head_dim > 0) rotary.rotary_dim = width_of(model().head_dim, *fraction);
     if (latent_) {
       rotary.rotary_dim = turning_;
       rotary.rotary_offset = static_cast<int>(model().head_dim - turning_.value);

@@ -77,7 +77,7 @@ class MetaReader : FlatReader {
     const bool old_name = !keys_.has("rope_theta") && keys_.has("rope_freq_base");
     RotaryDeclaration rotary = rotation(old_name ? "rope_freq_base" : "rope_theta", otherwise);
     if (const auto fraction = keys_.number("partial_rotary_factor"); fraction && model().head_dim > 0)
-      rotary.rotary_dim = width_of(*fraction);
+      rotary.rotary_dim = width_of(model().head_dim, *fraction);
     const auto factor = keys_.number("rope_scale_factor", "rope_scaling_factor");
     const auto high = keys_.number("rope_high_freq_factor");
     if (is_scaled) scale(rotary, *scaled, factor, high);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -371,6 +372,35 @@ DriftCost cost_of(const RotarySpec& ours, const RotarySpec& theirs, const Extent
 }
 
 }  // namespace
+
+void read_rule_fields(const Keys& block, RotaryDeclaration& rotary) {
+  for_each_rotary_rule([&]<class Rule>(const Rule&) {
+    each_field<Rule>([&](const auto& field) {
+      using Value = std::remove_cvref_t<decltype(std::declval<Rule&>().*field.member)>;
+      if constexpr (std::is_same_v<Value, std::vector<double>>) {
+        if (const auto value = block.list(field.name)) rotary.lists[std::string(field.name)] = *value;
+      } else if constexpr (!std::is_same_v<Value, bool> && !std::is_enum_v<Value>) {
+        if (const auto value = block.number(field.name)) rotary.numbers[std::string(field.name)] = *value;
+      }
+    });
+  });
+  rotary.truncate = block.boolean("truncate");
+  rotary.attention_factor = block.number("attention_factor");
+}
+
+Integer width_of(int head_dim, const Number& fraction) {
+  const double product = head_dim * fraction.value;
+  if (!(product >= 0 && product <= std::numeric_limits<int>::max())) return {-1, fraction.origin};
+  const double whole = std::round(product);
+  return {static_cast<std::int64_t>(std::abs(product - whole) <= 1e-6 ? whole : product), fraction.origin};
+}
+
+std::optional<double> latent_magnitude(const RotaryDeclaration& rotary) {
+  const auto factor = rotary.numbers.find("factor"), all_dim = rotary.numbers.find("mscale_all_dim");
+  if (rotary.type.value != "yarn" || factor == rotary.numbers.end() || all_dim == rotary.numbers.end()) return std::nullopt;
+  if (all_dim->second.value == 0 || !(factor->second.value > 1)) return std::nullopt;
+  return rotary::Yarn::magnitude(factor->second.value, all_dim->second.value);
+}
 
 RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts) {
   Builder builder(declaration, rotary, doubts);

@@ -88,7 +88,7 @@ class TensorrtReader : FlatReader {
     if (width)
       rotary.rotary_dim = *width;
     else if (fraction && model().head_dim > 0)
-      rotary.rotary_dim = width_of(*fraction);
+      rotary.rotary_dim = width_of(model().head_dim, *fraction);
     else if (type.value == "chatglm" && model().head_dim > 0)
       rotary.rotary_dim = Integer{model().head_dim / 2, family_default()};
     if (const json* scaling = keys_.object("rotary_scaling")) read_scaling(keys_.inside(*scaling, "rotary_scaling"), rotary);
@@ -100,6 +100,7 @@ class TensorrtReader : FlatReader {
     rotary.block = keys_.full("rotary_scaling");
     rotary.type = block.text("type", "rope_type").value_or(rotary.type);
     read_rule_fields(block, rotary);
+    rotary.sections = block.list("mrope_section");
     if (const auto alpha = block.number("alpha"); alpha && rotary.type.value == "dynamic") {
       rotary.type.value = "ntk";
       rotary.numbers["factor"] = *alpha;

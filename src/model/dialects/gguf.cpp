@@ -83,7 +83,7 @@ void write_leading(const RotarySpec& said, Writer& writer) {
     writer.key("rope.dimension_sections", "array i32", four);
   }
   const auto* yarn = std::get_if<rotary::Yarn>(&said.rule);
-  const double multiplier = effective_attention_factor(said) / (yarn != nullptr ? yarn_magnitude(yarn->factor) : 1);
+  const double multiplier = effective_attention_factor(said) / (yarn != nullptr ? rotary::Yarn::magnitude(yarn->factor) : 1);
   if (multiplier != 1) writer.number("rope.scaling.attn_factor", multiplier);
   std::visit([&](const auto& rule) { write_rule(rule, said, writer); }, said.rule);
 }

@@ -22,7 +22,7 @@ bool is_in_tensors(const RotarySpec& own) {
 /// What yarn with a factor implies: the files of MLA models have mscale_all_dim, others do not.
 double implied_magnitude(double factor, const RotarySpec& own) {
   const auto* yarn = std::get_if<rotary::Yarn>(&own.rule);
-  if (yarn == nullptr || own.rotary_offset == 0) return yarn_magnitude(factor);
+  if (yarn == nullptr || own.rotary_offset == 0) return rotary::Yarn::magnitude(factor);
   return rotary::Yarn{.factor = factor, .mscale = yarn->mscale, .mscale_all_dim = yarn->mscale_all_dim}.attention_factor();
 }
 

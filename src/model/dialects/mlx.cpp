@@ -14,11 +14,9 @@ constexpr std::string_view rules[] = {"default", "linear", "yarn", "longrope", "
 constexpr std::string_view with_magnitude[] = {"yarn", "longrope"};
 constexpr Engine engine{"mlx-lm", rules};
 
-double magnitude(double factor, double slope) { return factor <= 1 ? 1 : 0.1 * slope * std::log(factor) + 1; }
-
 void write_yarn(const rotary::Yarn& yarn, const RotarySpec& said, OrderedJson& block) {
   const double asked = effective_attention_factor(said);
-  if (asked == yarn_magnitude(yarn.factor)) {
+  if (asked == rotary::Yarn::magnitude(yarn.factor)) {
     block.erase("mscale"), block.erase("mscale_all_dim");  // one of them alone means something else here
     return;
   }
@@ -88,7 +86,8 @@ OrderedJson with_explicit_magnitude(OrderedJson setting, bool reads_attention_fa
   if (!block.is_object() || block.value("type", "") != "yarn") return setting;
   const double factor = block["factor"];
   if (!reads_attention_factor || !block.contains("attention_factor")) {
-    block["attention_factor"] = magnitude(factor, block.value("mscale", 1.0)) / magnitude(factor, block.value("mscale_all_dim", 0.0));
+    block["attention_factor"] =
+        rotary::Yarn::magnitude(factor, block.value("mscale", 1.0)) / rotary::Yarn::magnitude(factor, block.value("mscale_all_dim", 0.0));
   }
   block.erase("mscale"), block.erase("mscale_all_dim");
   return setting;

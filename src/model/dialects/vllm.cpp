@@ -20,7 +20,7 @@ void write_yarn(const rotary::Yarn& yarn, const RotarySpec& said, bool mla, Orde
   if (!pair) block.erase("mscale"), block.erase("mscale_all_dim");
   RotarySpec implied = said;
   implied.attention_factor.reset();
-  const double made = pair ? effective_attention_factor(implied) : yarn_magnitude(yarn.factor);
+  const double made = pair ? effective_attention_factor(implied) : rotary::Yarn::magnitude(yarn.factor);
   if (const double asked = effective_attention_factor(said); asked != made) block["attn_factor"] = asked / made;
 }
 

@@ -156,8 +156,6 @@ void write_sliding_base(const Engine& engine, const Request& request, const std:
   }
 }
 
-double yarn_magnitude(double factor) { return factor <= 1 ? 1 : 0.1 * std::log(factor) + 1; }
-
 void check_ramp(const Engine& engine, const RotarySpec& said, bool has_truncate, std::size_t layer, Remarks& remarks) {
   const auto* yarn = std::get_if<rotary::Yarn>(&said.rule);
   if (yarn == nullptr) return;

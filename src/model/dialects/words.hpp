@@ -49,9 +49,6 @@ bool is_by_layer_type(const OrderedJson& parameters);
 void write_sliding_base(const Engine& engine, const Request& request, const std::vector<RotarySpec>& said, OrderedJson& setting,
                         Remarks& remarks);
 
-/// The magnitude that yarn implies by its factor alone, 0.1 ln s + 1.
-double yarn_magnitude(double factor);
-
 /// What the ramp of yarn loses where an engine has it over whole pairs only.
 void check_ramp(const Engine& engine, const RotarySpec& said, bool has_truncate, std::size_t layer, Remarks& remarks);
 

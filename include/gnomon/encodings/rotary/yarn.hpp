@@ -85,10 +85,12 @@ struct Yarn {
     return result;
   }
 
+  /// What a factor implies for cos and sin (section 3.4), with the multiplier of DeepSeek's mscale.
+  static double magnitude(double factor, double mscale = 1) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
+
   double attention_factor() const {
-    const auto magnitude = [&](double slope) { return factor <= 1 ? 1.0 : 0.1 * slope * std::log(factor) + 1.0; };
-    if (mscale.value_or(0) != 0 && mscale_all_dim.value_or(0) != 0) return magnitude(*mscale) / magnitude(*mscale_all_dim);
-    return magnitude(1);
+    if (mscale.value_or(0) != 0 && mscale_all_dim.value_or(0) != 0) return magnitude(factor, *mscale) / magnitude(factor, *mscale_all_dim);
+    return magnitude(factor);
   }
   void check(const RuleInput& input) const {
     if (beta_fast < beta_slow) {
