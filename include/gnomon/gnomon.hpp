@@ -13,13 +13,16 @@
 #include "gnomon/spec.hpp"
 
 // ③ numbers derived once, in at least double precision
+#include "gnomon/bias_table.hpp"
 #include "gnomon/frequencies.hpp"
+#include "gnomon/mask.hpp"
 #include "gnomon/phase.hpp"
 #include "gnomon/position_ids.hpp"
 #include "gnomon/positions.hpp"
 #include "gnomon/table.hpp"
 
 // ④ what the hot loop does
+#include "gnomon/attention.hpp"
 #include "gnomon/embed.hpp"
 #include "gnomon/layout.hpp"
 #include "gnomon/rotate.hpp"

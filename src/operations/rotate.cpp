@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/rotate.hpp"
+#include "operations/rotate.hpp"
 #include "operations/tasks.hpp"
 #include "operations/views.hpp"
 #include "plan/position_grid.hpp"
@@ -112,8 +113,10 @@ void check_magnitudes(const Positions& positions, const Rotation& rotation) {
   });
 }
 
-PositionGrid::Strides check(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
-                            const RotateOptions& options) {
+}  // namespace
+
+PositionGrid::Strides check_rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
+                                   const RotateOptions& options) {
   if (operands.empty()) refuse("operands: expected at least one tensor, got none");
   check_rotation(rotation);
   for (const auto& operand : operands) check_operand(operand, operands[0], rotation);
@@ -129,6 +132,8 @@ PositionGrid::Strides check(std::span<const RotateOperand> operands, const Rotat
   if (!rotation.log_magnitude.empty()) check_magnitudes(positions, rotation);
   return strides;
 }
+
+namespace {
 
 /// Large tensors are cut into tasks of tokens and, where these are few, batch rows; a small one is done before a thread wakes up.
 struct Cut {
@@ -215,7 +220,7 @@ Rotation::Rotation(const RotaryTable& rows)
       magnitude(rows.frequencies.attention_factor) {}
 
 void rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions, const RotateOptions& options) {
-  const auto strides = check(operands, rotation, positions, options);
+  const auto strides = check_rotate(operands, rotation, positions, options);
   if (std::all_of(operands.begin(), operands.end(), [](const auto& operand) { return is_empty(operand.x); })) return;
   check_memory(operands);
   const PositionGrid grid(positions, strides);

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention: checks its arguments, then runs the first implementation of the list that takes them.
+#include "gnomon/attention.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "gnomon/error.hpp"
+#include "operations/attention.hpp"
+#include "operations/rotate.hpp"
+#include "operations/views.hpp"
+
+namespace gnomon {
+namespace {
+
+void check_size(std::string_view name, std::size_t size, std::int64_t expected, std::string_view what) {
+  if (size != static_cast<std::size_t>(expected)) refuse(fmt::format("{}: expected {} numbers ({}), got {}", name, expected, what, size));
+}
+
+void check_numbers(std::string_view name, std::span<const float> numbers) {
+  if (std::any_of(numbers.begin(), numbers.end(), [](float value) { return std::isnan(value); }))
+    refuse(fmt::format("{}: expected numbers, got NaN", name));
+}
+
+void check_table(const SlopeBias& bias, const AttentionShape&) { check_numbers("bias: slopes", bias.slopes); }
+
+void check_table(const DistanceBias& bias, const AttentionShape&) {
+  if (bias.distances < 1) refuse(fmt::format("bias: distances: expected at least 1, got {}", bias.distances));
+  check_size("bias: values", bias.values.size(), bias.heads * bias.distances, "heads x distances");
+  check_numbers("bias: values", bias.values);
+}
+
+void check_table(const FireBias& bias, const AttentionShape&) {
+  const auto hidden = static_cast<std::int64_t>(bias.weights1.size());
+  if (hidden > 1024) refuse(fmt::format("bias: weights1: expected at most 1024 hidden units, got {}", hidden));
+  check_size("bias: bias1", bias.bias1.size(), hidden, "hidden");
+  check_size("bias: weights2", bias.weights2.size(), bias.heads * hidden, "heads x hidden");
+  check_size("bias: bias2", bias.bias2.size(), bias.heads, "heads");
+  for (const auto* list : {&bias.weights1, &bias.bias1, &bias.weights2, &bias.bias2}) check_numbers("bias: weights", *list);
+  for (const auto& [name, value] : {std::pair("c", bias.c), std::pair("threshold", bias.threshold), std::pair("epsilon", bias.epsilon)}) {
+    if (!std::isfinite(value) || value < 0 || (value == 0 && *name == 'e'))
+      refuse(fmt::format("bias: {}: expected a positive number, got {}", name, value));
+  }
+}
+
+void check_table(const GridBias& bias, const AttentionShape& shape) {
+  if (bias.height < 1 || bias.width < 1 || bias.height > 4096 || bias.width > 4096) {
+    refuse(fmt::format("bias: height and width: expected 1 to 4096 cells, got {} and {}", bias.height, bias.width));
+  }
+  const std::int64_t token = bias.class_token ? 1 : 0, tokens = bias.height * bias.width + token;
+  if (shape.queries != tokens || shape.keys != tokens) {
+    refuse(fmt::format("bias: a grid of {} x {} cells needs {} queries and keys, got {} and {}", bias.height, bias.width, tokens,
+                       shape.queries, shape.keys));
+  }
+  check_size("bias: values", bias.values.size(), bias.heads * ((2 * bias.height - 1) * (2 * bias.width - 1) + 3 * token),
+             "heads x offsets");
+  check_numbers("bias: values", bias.values);
+}
+
+void check_mask(const KeyIntervals& mask, const AttentionShape& shape) {
+  if (mask.queries != shape.queries || mask.keys != shape.keys) {
+    refuse(fmt::format("mask: expected intervals for {} queries and {} keys, got {} and {}", shape.queries, shape.keys, mask.queries,
+                       mask.keys));
+  }
+  if (mask.batch != 1 && mask.batch != shape.batch)
+    refuse(fmt::format("mask: expected 1 or {} rows of the batch, got {}", shape.batch, mask.batch));
+  if (mask.keep_first < 0) refuse(fmt::format("mask: keep_first: expected at least 0, got {}", mask.keep_first));
+  for (const auto* list : {&mask.begin, &mask.end, &mask.first, &mask.diagonal})
+    check_size("mask: a list", list->size(), mask.batch * mask.queries, "batch x queries");
+  for (std::size_t at = 0; at < mask.end.size(); at++) {
+    if (mask.begin[at] >= 0 && mask.begin[at] <= mask.end[at] && mask.end[at] <= mask.keys && mask.first[at] >= 0) continue;
+    refuse(fmt::format("mask: expected 0 <= begin <= end <= {} and first >= 0, got {}, {} and {}", mask.keys, mask.begin[at], mask.end[at],
+                       mask.first[at]));
+  }
+}
+
+void check_views(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out) {
+  check_view("q", q, q.shape[3], "width of a head");
+  if (q.shape[3] < 1 || q.shape[3] > widest_head)
+    refuse(fmt::format("q: expected a head width of 1 to {}, got {}", widest_head, q.shape[3]));
+  check_view("k", k, q.shape[3], "width of q");
+  check_view("v", v, v.shape[3], "width of a value");
+  if (v.shape[3] < 1 || v.shape[3] > widest_head) refuse(fmt::format("v: expected a width of 1 to {}, got {}", widest_head, v.shape[3]));
+  if (k.shape[0] != q.shape[0]) refuse(fmt::format("k: expected the batch of q ({}) on axis 0, got {}", q.shape[0], k.shape[0]));
+  if (k.shape[1] < 1 ? q.shape[1] != 0 : q.shape[1] % k.shape[1] != 0) {
+    refuse(fmt::format("k: expected a number of heads on axis 1 that divides those of q ({}), got {}", q.shape[1], k.shape[1]));
+  }
+  for (std::size_t axis = 0; axis < 3; axis++) {
+    if (v.shape[axis] != k.shape[axis])
+      refuse(fmt::format("v: expected the shape of k on axes 0 to 2, {}, got {}", text(k.shape), text(v.shape)));
+  }
+  const std::array expected{q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
+  check_view("out", out, v.shape[3], "width of v");
+  if (out.shape != expected) refuse(fmt::format("out: expected shape {}, got {}", text(expected), text(out.shape)));
+  for (const auto& [name, dtype] : {std::pair("k", k.dtype), std::pair("v", v.dtype), std::pair("out", out.dtype)}) {
+    if (dtype != q.dtype) refuse(fmt::format("{}: expected the dtype of q ({}), got {}", name, name_of(q.dtype), name_of(dtype)));
+  }
+}
+
+void check_memory(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out) {
+  if (is_empty(out)) return;
+  if (overlaps_itself(out)) refuse("out: its strides make elements share memory, so it cannot be written");
+  for (const auto& [name, view] : {std::pair("q", &q), std::pair("k", &k), std::pair("v", &v)}) {
+    if (!is_empty(*view) && !are_apart(out, *view)) refuse(fmt::format("out: overlaps {}; expected memory of its own", name));
+  }
+}
+
+void check_load(const char* name, const ConstTensorView& x, const std::optional<RotationOnLoad>& load) {
+  if (!load) return;
+  const RotateOperand operand{x, {const_cast<void*>(x.data), x.dtype, x.shape, x.strides}};
+  try {
+    check_rotate({&operand, 1}, load->rotation, load->positions, {});
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("rotate_{}: {}", name, error.what()));
+  }
+}
+
+}  // namespace
+
+void check_options(const AttentionShape& shape, const AttentionOptions& options) {
+  if (options.scale && !std::isfinite(*options.scale)) refuse(fmt::format("scale: expected a finite number, got {}", *options.scale));
+  if (options.softcap && !(*options.softcap > 0 && std::isfinite(*options.softcap))) {
+    refuse(fmt::format("softcap: expected a positive number, got {}", *options.softcap));
+  }
+  for (const auto& table : options.bias) {
+    if (heads_of(table) != shape.heads)
+      refuse(fmt::format("bias: expected numbers for the {} heads of q, got {}", shape.heads, heads_of(table)));
+    std::visit([&](const auto& bias) { check_table(bias, shape); }, table);
+  }
+  if (options.mask != nullptr) check_mask(*options.mask, shape);
+  if (options.mask_tensor && options.mask_tensor->data == nullptr && shape.queries * shape.keys != 0)
+    refuse("mask_tensor: expected memory, got null");
+  if (!options.sink_logits.empty()) check_size("sink_logits", options.sink_logits.size(), shape.heads, "heads of q");
+  check_numbers("sink_logits", options.sink_logits);
+  const auto factors = static_cast<std::int64_t>(options.query_factors.size());
+  if (factors != 0 && factors != shape.queries && factors != shape.batch * shape.queries) {
+    refuse(fmt::format("query_factors: expected {} or {} x {} numbers, got {}", shape.queries, shape.batch, shape.queries, factors));
+  }
+}
+
+void attention(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
+               const AttentionOptions& options) {
+  check_views(q, k, v, out);
+  check_options({q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3]}, options);
+  check_load("queries", q, options.rotate_queries);
+  check_load("keys", k, options.rotate_keys);
+  check_memory(q, k, v, out);
+  if (is_empty(out)) return;
+  reference::attention(q, k, v, out, options);
+}
+
+}  // namespace gnomon

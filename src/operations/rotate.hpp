@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks of rotate, for operations that rotate inside.
+#pragma once
+
+#include <span>
+
+#include "gnomon/rotate.hpp"
+#include "plan/position_grid.hpp"
+
+namespace gnomon {
+
+/// Throws what rotate throws for its arguments; nothing is said about memory. Settles how the positions are shared.
+PositionGrid::Strides check_rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
+                                   const RotateOptions& options);
+
+}  // namespace gnomon
