@@ -208,6 +208,14 @@ def test_windowed_layers_keep_their_rule_where_layers_differ(tiny_model):
     assert by_type["sliding_attention"].theta == 1e4
 
 
+def test_a_method_leaves_the_towers_of_a_model_alone():
+    header = gnomon.read_model("tests/model/data/configs/Qwen__Qwen2.5-VL-7B-Instruct.json")
+    vision = next(group for group in header.groups if group.part == "vision")
+    assert vision.rotary is not None
+    (own,) = methods.own_rules(header)
+    assert own.rotary.head_dim == 128 != vision.rotary.head_dim
+
+
 @pytest.mark.parametrize("text", ["nope", "nope:2", "yarn", "yarn:", "yarn:x", "yarn:0.5", "yarn:nan", "yarn:inf", "none:2", ""])
 def test_unknown_methods_are_refused(text):
     with pytest.raises(UsageError, match=r"method '.*'.*(known: none, linear:FACTOR|a number of at least 1)"):

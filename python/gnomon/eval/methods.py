@@ -71,9 +71,11 @@ def trained_length(header: gnomon.Model) -> int | None:
 def own_rules(header: gnomon.Model) -> list[GroupRule]:
     """The rotary spec of every group of layers that rotates, in the pair layout of the model as transformers loads it.
 
+    In a model of several parts these are layers of its main one; a tower for images or sound has angles of its own.
+
     Raises gnomon.Error when doubts forbid to trust the numbers, UsageError for a model without rotary layers.
     """
-    groups = [group for group in header.groups if group.rotary is not None]
+    groups = [group for group in header.groups if group.rotary is not None and group.part == header.groups[0].part]
     if not groups:
         raise UsageError(f"{header.path}: no layer of this model has a rotary position embedding")
     return [GroupRule(tuple(group.layers), _as_loaded(header, header.rotary(layer=group.layers[0]))) for group in groups]
