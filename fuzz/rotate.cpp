@@ -3,77 +3,20 @@
 // taken gives what the double reference gives, and writes nothing else.
 #include <cmath>
 #include <cstring>
-#include <utility>
 
 #include "check_model.hpp"
 #include "fuzz.hpp"
 #include "support/strided.hpp"
+#include "tensors.hpp"
 
 namespace {
 
 using namespace gnomon;
+using fuzz::arena;
+using fuzz::Bytes;
 using fuzz::demand;
+using fuzz::View;
 using testing_support::Half;
-
-constexpr std::int64_t arena = 1 << 15;  // elements; views must lie within it, which is the caller's business and not rotate's
-
-class Bytes {
- public:
-  Bytes(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  std::int64_t byte() { return at_ < size_ ? data_[at_++] : 0; }
-  /// From low to high; low once the bytes are used up.
-  std::int64_t whole(std::int64_t low, std::int64_t high) { return low + byte() % (high - low + 1); }
-  bool one_in(int number) { return byte() % number == number - 1; }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_, at_ = 0;
-};
-
-struct View {
-  std::int64_t begin = 0;
-  std::array<std::int64_t, 4> shape{}, strides{};
-
-  template <class Visitor>
-  void each(Visitor&& visit) const {
-    for (std::int64_t b = 0; b < shape[0]; b++)
-      for (std::int64_t h = 0; h < shape[1]; h++)
-        for (std::int64_t t = 0; t < shape[2]; t++)
-          for (std::int64_t d = 0; d < shape[3]; d++) visit(begin + b * strides[0] + h * strides[1] + t * strides[2] + d, d);
-  }
-  bool fits() const {
-    std::int64_t low = begin, high = begin;
-    for (std::size_t axis = 0; axis < 4; axis++) {
-      const std::int64_t reach = shape[axis] == 0 ? 0 : (shape[axis] - 1) * strides[axis];
-      (reach < 0 ? low : high) += reach;
-    }
-    return low >= 0 && high < arena;
-  }
-};
-
-/// Nested strides in a random order of the axes, sometimes with gaps, backwards, or of any size.
-View read_view(Bytes& bytes, const std::array<std::int64_t, 4>& shape, std::int64_t begin) {
-  View view{begin, shape, {0, 0, 0, 1}};
-  std::array<std::size_t, 3> order{0, 1, 2};
-  std::swap(order[0], order[static_cast<std::size_t>(bytes.whole(0, 2))]);
-  std::swap(order[1], order[static_cast<std::size_t>(bytes.whole(1, 2))]);
-  std::int64_t step = shape[3] + bytes.whole(0, 3);
-  for (const auto axis : order) {
-    view.strides[axis] = step;
-    step *= shape[axis];
-  }
-  for (std::size_t axis = 0; axis < 3; axis++) {
-    if (!bytes.one_in(6)) continue;
-    if (bytes.one_in(2)) {
-      view.strides[axis] = bytes.whole(-60, 60);
-    } else {
-      view.begin += view.strides[axis] * std::max<std::int64_t>(shape[axis] - 1, 0);
-      view.strides[axis] = -view.strides[axis];
-    }
-  }
-  if (bytes.one_in(40)) view.strides[3] = bytes.whole(-1, 2);
-  return view;
-}
 
 RotarySpec read_spec(Bytes& bytes) {
   RotarySpec spec;
@@ -184,7 +127,7 @@ bool read_operands(Bytes& bytes, Call& call, std::int64_t batch, std::int64_t he
   for (std::int64_t left = bytes.whole(1, 3); left > 0; left--) {
     const std::array<std::int64_t, 4> shape{batch, bytes.one_in(3) ? bytes.whole(0, 4) : heads, tokens, call.frequencies.spec.head_dim};
     const auto place = [&] {
-      const View view = read_view(bytes, shape, begin);
+      const View view = fuzz::read_view(bytes, shape, begin);
       begin += bytes.one_in(8) ? bytes.whole(-100, 100) : arena / 6;
       return view;
     };
@@ -194,15 +137,6 @@ bool read_operands(Bytes& bytes, Call& call, std::int64_t batch, std::int64_t he
   }
   return true;
 }
-
-/// Runs the tasks from the last to the first.
-class Backwards final : public Executor {
- public:
-  void run(std::size_t tasks, const std::function<void(std::size_t)>& body) override {
-    for (std::size_t task = tasks; task > 0; task--) body(task - 1);
-  }
-  std::size_t width() const override { return 5; }
-};
 
 template <class Element>
 void compare(const Call& call, const std::vector<Element>& before, const std::vector<Element>& after, const std::vector<double>& truth) {
@@ -257,7 +191,7 @@ void run(const Call& call) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  static Backwards backwards;
+  static fuzz::Backwards backwards;
   const auto dtype = static_cast<DType>(bytes.whole(0, 3));
   Call call{frequencies(read_spec(bytes)), {}, {}, {}, {}};
   if (call.frequencies.log_magnitude.empty() && bytes.one_in(3)) {
@@ -278,25 +212,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-std::vector<std::string> fuzz_seeds() {
-  std::vector<std::string> seeds;
-  for (int seed = 0; seed < 64; seed++) {
-    std::string input;
-    std::uint32_t state = static_cast<std::uint32_t>(seed) + 1;
-    for (int i = 0; i < 200; i++) {
-      state = state * 1664525 + 1013904223;
-      input.push_back(static_cast<char>(state >> 24));
-    }
-    seeds.push_back(input);
-  }
-  return seeds;
-}
-
-std::vector<std::string> fuzz_dictionary() {
-  std::vector<std::string> pieces;
-  for (const char byte : {0, 1, 2, 3, 4, 5, 7, 31, 32, 33, 63, 127, -128, -1}) {
-    pieces.emplace_back(1, byte);
-    pieces.emplace_back(8, byte);
-  }
-  return pieces;
-}
+std::vector<std::string> fuzz_seeds() { return gnomon::fuzz::random_seeds(200); }
+std::vector<std::string> fuzz_dictionary() { return gnomon::fuzz::byte_pieces(); }
