@@ -40,11 +40,12 @@ struct MaskOptions {
   std::int64_t queries = 0;
   std::int64_t keys = 0;
   Alignment alignment = Alignment::lower_right;
-  std::optional<std::int64_t> left;   ///< keys seen before the query's own: window W counts itself, so left = W − 1
-  std::optional<std::int64_t> right;  ///< keys seen after the query's own: 0 is causal
-  std::optional<std::int64_t> chunk;  ///< keys of the same chunk only, counted from the first key of the sequence
-  std::int64_t prefix = 0;            ///< the first keys of a sequence, which all its queries see (prefix language models)
-  std::int64_t keep_first = 0;        ///< the first keys of a sequence, seen through window and chunk, but not ahead (attention sinks)
+  std::optional<std::int64_t> offset;  ///< key slot that query 0 stands at, in the place of what the alignment says
+  std::optional<std::int64_t> left;    ///< keys seen before the query's own: window W counts itself, so left = W − 1
+  std::optional<std::int64_t> right;   ///< keys seen after the query's own: 0 is causal
+  std::optional<std::int64_t> chunk;   ///< keys of the same chunk only, counted from the first key of the sequence
+  std::int64_t prefix = 0;             ///< the first keys of a sequence, which all its queries see (prefix language models)
+  std::int64_t keep_first = 0;         ///< the first keys of a sequence, seen through window and chunk, but not ahead (attention sinks)
   /// Padding: the keys [key_begin[b], key_end[b]) of each batch row exist; queries stand at the end of them (lower_right), or at key_begin
   /// (top_left). Lists of B, or empty.
   std::span<const std::int32_t> key_begin;

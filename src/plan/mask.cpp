@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 
@@ -48,6 +49,10 @@ void check(const MaskOptions& options) {
   for (const auto& [name, value] : {std::pair("left", options.left), std::pair("right", options.right)}) {
     if (value && *value < 0) refuse(fmt::format("{}: expected at least 0 (a window of 1 sees the query's own key), got {}", name, *value));
   }
+  if (options.offset && std::abs(*options.offset) >= std::numeric_limits<std::int32_t>::max() - options.queries) {
+    throw Error(ErrorCode::out_of_range, fmt::format("offset: expected a key slot below 2^31, got {}", *options.offset));
+  }
+  if (options.offset && !options.cu_seqlens_q.empty()) refuse("offset: packed documents are aligned each for itself; leave it out");
   if (options.chunk && *options.chunk < 1) refuse(fmt::format("chunk: expected at least 1, got {}", *options.chunk));
   for (const auto& [name, value] : {std::pair("prefix", options.prefix), std::pair("keep_first", options.keep_first)}) {
     if (value < 0) refuse(fmt::format("{}: expected at least 0, got {}", name, value));
@@ -68,7 +73,7 @@ struct Sequence {
 
 void fill(const MaskOptions& options, const Sequence& sequence, std::int64_t row, KeyIntervals& to) {
   const auto& [query, queries, key_begin, key_end] = sequence;
-  const std::int64_t offset = options.alignment == Alignment::lower_right ? key_end - queries : key_begin;
+  const std::int64_t offset = options.offset.value_or(options.alignment == Alignment::lower_right ? key_end - queries : key_begin);
   for (std::int64_t t = 0; t < queries; t++) {
     const std::int64_t diagonal = offset + t;
     std::int64_t begin = key_begin, end = key_end;
