@@ -13,6 +13,7 @@ NB_MODULE(_core, module) {
   bind_position_ids(module);
   bind_embed(module);
   bind_rotate(module);
+  bind_attention(module);
   bind_layout(module);
   bind_model(module);
   bind_compare(module);

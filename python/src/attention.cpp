@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks, bias tables and attention.
+#include <fmt/format.h>
+#include <nanobind/stl/array.h>
+
+#include <algorithm>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+/// Parameters are copied and may be of any float dtype; tensors never are.
+using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Ids = std::vector<std::int32_t>;
+
+std::vector<float> values_of(const Matrix& matrix) { return {matrix.data(), matrix.data() + matrix.size()}; }
+
+/// A read-only NumPy view of numbers that `owner` keeps alive.
+template <class Number>
+nb::object view(const std::vector<Number>& values, std::size_t rows, std::size_t columns, nb::handle owner) {
+  return nb::cast(nb::ndarray<nb::numpy, const Number>(values.data(), {rows, columns}, owner));
+}
+
+gnomon::KeyIntervals key_intervals(std::int64_t queries, std::int64_t keys, bool causal, std::optional<std::int64_t> window,
+                                   std::optional<std::int64_t> chunk, std::int64_t keep_first, std::int64_t prefix,
+                                   std::optional<std::int64_t> left, std::optional<std::int64_t> right, std::string_view alignment,
+                                   std::optional<std::int64_t> offset, const Ids& key_begin, const Ids& key_end, const Ids& cu_seqlens_q,
+                                   const Ids& cu_seqlens_k) {
+  if (window && *window < 1) refuse(fmt::format("window: expected at least 1 key, got {}", *window));
+  gnomon::MaskOptions options({causal, window, chunk, keep_first}, queries, keys);
+  options.alignment = enum_argument<gnomon::Alignment>("alignment", alignment);
+  options.offset = offset;
+  options.prefix = prefix;
+  if (left) options.left = left;
+  if (right) options.right = right;
+  options.key_begin = key_begin;
+  options.key_end = key_end;
+  options.cu_seqlens_q = cu_seqlens_q;
+  options.cu_seqlens_k = cu_seqlens_k;
+  return gnomon::key_intervals(options);
+}
+
+template <class Array>
+gnomon::TensorView view_of(std::string_view name, const Array& array, const std::optional<std::string>& stated) {
+  if (array.ndim() != 4) refuse(fmt::format("{}: expected 4 axes (B, H, T, D), got {}", name, array.ndim()));
+  gnomon::TensorView view;
+  view.data = const_cast<void*>(static_cast<const void*>(array.data()));
+  view.dtype = dtype_of_array(name, array.dtype(), stated);
+  for (std::size_t axis = 0; axis < 4; axis++) {
+    view.shape[axis] = static_cast<std::int64_t>(array.shape(axis));
+    view.strides[axis] = array.stride(axis);
+  }
+  return view;
+}
+
+/// An array like q, of a shape of its own: NumPy's, or of the framework that q is of.
+nb::object empty_like(nb::handle q, const std::array<std::int64_t, 4>& shape) {
+  if (nb::hasattr(q, "new_empty")) return q.attr("new_empty")(shape);
+  const auto numpy = nb::module_::import_("numpy");
+  return numpy.attr("empty")(shape, "dtype"_a = numpy.attr("asarray")(q).attr("dtype"));
+}
+
+/// What the options of a call borrow from.
+struct Options {
+  gnomon::AttentionOptions view;
+  std::vector<gnomon::BiasTable> bias;
+  std::vector<float> sink_logits, query_factors;
+  std::vector<PythonFrequencies> frequencies;
+  std::vector<PythonPositions> positions;
+  std::vector<nb::object> owners;
+  std::shared_ptr<gnomon::Executor> executor;
+
+  Options() {
+    frequencies.reserve(2);
+    positions.reserve(2);
+  }
+
+  void add_bias(nb::handle given) {
+    if (given.is_none()) return;
+    if (nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given)) {
+      for (nb::handle item : given) add_bias(item);
+      return;
+    }
+    gnomon::BiasTable table;
+    if (!nb::try_cast(given, table)) {
+      refuse(fmt::format("bias: expected a SlopeBias, DistanceBias, FireBias or GridBias, or a list of them, got {}",
+                         nb::repr(given.type()).c_str()));
+    }
+    bias.push_back(std::move(table));
+    view.bias = bias;
+  }
+
+  std::optional<gnomon::RotationOnLoad> rotation(const char* name, nb::handle given) {
+    if (given.is_none()) return std::nullopt;
+    if (!nb::isinstance<nb::tuple>(given) || nb::len(given) != 2) {
+      refuse(fmt::format("{}: expected a pair (frequencies, positions), got {}", name, nb::repr(given.type()).c_str()));
+    }
+    const auto pair = nb::cast<nb::tuple>(given);
+    positions.push_back(positions_of(pair[1]));
+    owners.push_back(nb::borrow(given));
+    if (nb::isinstance<gnomon::RotaryTable>(pair[0]))
+      return gnomon::RotationOnLoad{*nb::inst_ptr<gnomon::RotaryTable>(pair[0]), positions.back().view};
+    frequencies.emplace_back(pair[0], "exact");
+    return gnomon::RotationOnLoad{frequencies.back().get(), positions.back().view};
+  }
+
+  void set_mask_tensor(nb::handle given, const std::array<std::int64_t, 4>& shape) {
+    if (given.is_none()) return;
+    auto array = array_of<nb::ndarray<nb::ro, nb::device::cpu>>("mask_tensor", given, "an array of bool or float32");
+    gnomon::MaskTensor mask;
+    if (array.dtype() == nb::dtype<float>()) {
+      mask.kind = gnomon::MaskTensor::Kind::additive;
+    } else if (array.dtype() != nb::dtype<bool>() && array.dtype() != nb::dtype<std::uint8_t>()) {
+      refuse(fmt::format("mask_tensor: expected bool, or float32 to be added to the scores, got code {} with {} bits", array.dtype().code,
+                         array.dtype().bits));
+    }
+    if (array.ndim() > 4) refuse(fmt::format("mask_tensor: expected at most 4 axes (B, H, Tq, Tk), got {}", array.ndim()));
+    mask.data = array.data();
+    for (std::size_t axis = 4 - array.ndim(); axis < 4; axis++) {
+      const std::size_t own = axis - (4 - array.ndim());
+      const auto extent = static_cast<std::int64_t>(array.shape(own));
+      if (extent != 1 && extent != shape[axis]) {
+        refuse(fmt::format("mask_tensor: expected an axis of {} or 1 in the place of axis {} of (B, H, Tq, Tk), got {}", shape[axis], axis,
+                           extent));
+      }
+      mask.strides[axis] = extent == 1 ? 0 : array.stride(own);
+    }
+    owners.push_back(nb::cast(array));
+    view.mask_tensor = mask;
+  }
+
+  /// A float32 array (B, Hq, Tq), contiguous, to be written; null for None.
+  float* written(const char* name, nb::handle given, const std::array<std::int64_t, 4>& shape) {
+    if (given.is_none()) return nullptr;
+    const auto array = array_of<nb::ndarray<float, nb::ndim<3>, nb::c_contig, nb::device::cpu>>(
+        name, given, "a writable, contiguous float32 array (B, H, T)");
+    for (std::size_t axis = 0; axis < 3; axis++) {
+      if (static_cast<std::int64_t>(array.shape(axis)) == shape[axis]) continue;
+      refuse(
+          fmt::format("{}: expected shape ({}, {}, {}), got {} on axis {}", name, shape[0], shape[1], shape[2], array.shape(axis), axis));
+    }
+    owners.push_back(nb::cast(array));
+    return array.data();
+  }
+};
+
+std::vector<float> floats(const char* name, nb::handle given) {
+  std::vector<float> result;
+  if (given.is_none()) return result;
+  nb::ndarray<const float, nb::c_contig, nb::device::cpu> array;
+  if (nb::try_cast(given, array)) return {array.data(), array.data() + array.size()};
+  if (!nb::try_cast(given, result)) refuse(fmt::format("{}: expected numbers, got {}", name, nb::repr(given.type()).c_str()));
+  return result;
+}
+
+nb::object attention(nb::object q, nb::object k, nb::object v, nb::object out, std::optional<double> scale, std::optional<double> softcap,
+                     nb::handle bias, const gnomon::KeyIntervals* mask, nb::handle mask_tensor, nb::handle sink_logits,
+                     nb::handle query_factors, nb::handle rotate_queries, nb::handle rotate_keys, nb::handle log_sum_exp,
+                     nb::handle maximum, int threads, const std::optional<std::string>& dtype) {
+  using Read = nb::ndarray<nb::ro, nb::device::cpu>;
+  const auto query = array_of<Read>("q", q, "an array"), key = array_of<Read>("k", k, "an array"),
+             value = array_of<Read>("v", v, "an array");
+  const auto q_view = view_of("q", query, dtype), k_view = view_of("k", key, dtype), v_view = view_of("v", value, dtype);
+  const std::array shape{q_view.shape[0], q_view.shape[1], q_view.shape[2], v_view.shape[3]};
+  if (out.is_none()) out = empty_like(q, shape);
+  const auto written = array_of<nb::ndarray<nb::device::cpu>>("out", out, "a writable array");
+  const auto out_view = view_of("out", written, dtype);
+  Options options;
+  options.view.scale = scale;
+  options.view.softcap = softcap;
+  options.add_bias(bias);
+  options.view.mask = mask;
+  options.set_mask_tensor(mask_tensor, {shape[0], shape[1], shape[2], k_view.shape[2]});
+  options.view.sink_logits = options.sink_logits = floats("sink_logits", sink_logits);
+  options.view.query_factors = options.query_factors = floats("query_factors", query_factors);
+  options.view.rotate_queries = options.rotation("rotate_queries", rotate_queries);
+  options.view.rotate_keys = options.rotation("rotate_keys", rotate_keys);
+  options.view.log_sum_exp = options.written("log_sum_exp", log_sum_exp, shape);
+  options.view.maximum = options.written("maximum", maximum, shape);
+  options.executor = executor_of(threads);
+  options.view.executor = options.executor.get();
+  {
+    const nb::gil_scoped_release without_the_interpreter;
+    gnomon::attention(q_view, k_view, v_view, out_view, options.view);
+  }
+  return out;
+}
+
+void bind_tables(nb::module_& module) {
+  using gnomon::DistanceBias, gnomon::FireBias, gnomon::GridBias, gnomon::SlopeBias;
+  nb::class_<SlopeBias>(
+      module, "SlopeBias",
+      "-slope[h] |distance| on the scores of head h: ALiBi, with slopes of the paper or trained. Keys after the query get 0 "
+      "unless symmetric.")
+      .def(
+          "__init__",
+          [](SlopeBias* self, std::vector<float> slopes, bool symmetric) { new (self) SlopeBias{std::move(slopes), symmetric}; },
+          "slopes"_a, nb::kw_only(), "symmetric"_a = false)
+      .def_ro("slopes", &SlopeBias::slopes)
+      .def_ro("symmetric", &SlopeBias::symmetric);
+  nb::class_<DistanceBias>(
+      module, "DistanceBias",
+      "values[h, distance - least] on the scores of head h, distance = key - query; beyond either end the value at that end. "
+      "values: (H, distances).")
+      .def(
+          "__init__",
+          [](DistanceBias* self, const Matrix& values, std::int64_t least) {
+            new (self) DistanceBias{static_cast<std::int64_t>(values.shape(0)), least, static_cast<std::int64_t>(values.shape(1)),
+                                    values_of(values)};
+          },
+          "values"_a, "least"_a)
+      .def_ro("heads", &DistanceBias::heads)
+      .def_ro("least", &DistanceBias::least)
+      .def_prop_ro("values", [](nb::handle_t<DistanceBias> self) {
+        const auto& table = nb::cast<const DistanceBias&>(self);
+        return view(table.values, static_cast<std::size_t>(table.heads), static_cast<std::size_t>(table.distances), self);
+      });
+  nb::class_<FireBias>(
+      module, "FireBias",
+      "f_h(ln(c d + 1) / max(ln(c max(threshold, position) + 1), epsilon)), d = query - key, f a network 1 -> hidden -> H with "
+      "ReLU. weights1, bias1: (hidden); weights2: (H, hidden); bias2: (H).")
+      .def(
+          "__init__",
+          [](FireBias* self, float c, float threshold, std::vector<float> weights1, std::vector<float> bias1, const Matrix& weights2,
+             std::vector<float> bias2, float epsilon) {
+            new (self) FireBias{static_cast<std::int64_t>(weights2.shape(0)),
+                                c,
+                                threshold,
+                                epsilon,
+                                std::move(weights1),
+                                std::move(bias1),
+                                values_of(weights2),
+                                std::move(bias2)};
+          },
+          "c"_a, "threshold"_a, "weights1"_a, "bias1"_a, "weights2"_a, "bias2"_a, "epsilon"_a = 1e-6f)
+      .def_ro("heads", &FireBias::heads)
+      .def_ro("c", &FireBias::c)
+      .def_ro("threshold", &FireBias::threshold);
+  nb::class_<GridBias>(
+      module, "GridBias",
+      "A value for each offset of two cells of a height x width image, query - key in the order of rows: values (H, (2 height - "
+      "1) (2 width - 1)), with class_token three more: query 0, key 0, 0 to itself (Swin, BEiT).")
+      .def(
+          "__init__",
+          [](GridBias* self, const Matrix& values, std::int64_t height, std::int64_t width, bool class_token) {
+            new (self) GridBias{static_cast<std::int64_t>(values.shape(0)), height, width, class_token, values_of(values)};
+          },
+          "values"_a, "height"_a, "width"_a, nb::kw_only(), "class_token"_a = false)
+      .def_ro("heads", &GridBias::heads)
+      .def_ro("height", &GridBias::height)
+      .def_ro("width", &GridBias::width)
+      .def_ro("class_token", &GridBias::class_token)
+      .def_prop_ro("values", [](nb::handle_t<GridBias> self) {
+        const auto& table = nb::cast<const GridBias&>(self);
+        const auto heads = static_cast<std::size_t>(table.heads);
+        return view(table.values, heads, heads == 0 ? 0 : table.values.size() / heads, self);
+      });
+  module.def(
+      "bias_at",
+      [](const gnomon::BiasTable& table, std::int64_t head, std::int64_t query, std::int64_t key, std::int64_t position) {
+        if (head < 0 || head >= gnomon::heads_of(table))
+          refuse(fmt::format("head: expected 0 to {}, got {}", gnomon::heads_of(table) - 1, head));
+        return gnomon::bias_at(table, head, query, key, position);
+      },
+      "table"_a, "head"_a, "query"_a, "key"_a, "position"_a = 0, "The value a table adds to one score, in double. Raises Error.");
+}
+
+void bind_intervals(nb::module_& module) {
+  using gnomon::KeyIntervals;
+  const auto list = [](std::vector<std::int32_t> KeyIntervals::* member) {
+    return [member](nb::handle_t<KeyIntervals> self) {
+      const auto& intervals = nb::cast<const KeyIntervals&>(self);
+      return view(intervals.*member, static_cast<std::size_t>(intervals.batch), static_cast<std::size_t>(intervals.queries), self);
+    };
+  };
+  nb::class_<KeyIntervals>(
+      module, "KeyIntervals",
+      "Which keys each query sees: key j where begin <= j < end, or first <= j < min(first + keep_first, end). Made once, "
+      "shared by all layers alike.")
+      .def_ro("batch", &KeyIntervals::batch)
+      .def_ro("queries", &KeyIntervals::queries)
+      .def_ro("keys", &KeyIntervals::keys)
+      .def_ro("keep_first", &KeyIntervals::keep_first)
+      .def_prop_ro("begin", list(&KeyIntervals::begin), "int32 (batch, queries), read-only.")
+      .def_prop_ro("end", list(&KeyIntervals::end), "int32 (batch, queries), read-only.")
+      .def_prop_ro("first", list(&KeyIntervals::first), "int32 (batch, queries), read-only: where the sequence of the query begins.")
+      .def_prop_ro("diagonal", list(&KeyIntervals::diagonal),
+                   "int32 (batch, queries), read-only: the key slot the query itself stands at.");
+  module.def(
+      "key_intervals", &key_intervals, "queries"_a, "keys"_a, nb::kw_only(), "causal"_a = false, "window"_a = nb::none(),
+      "chunk"_a = nb::none(), "keep_first"_a = 0, "prefix"_a = 0, "left"_a = nb::none(), "right"_a = nb::none(),
+      "alignment"_a = "lower_right", "offset"_a = nb::none(), "key_begin"_a = Ids(), "key_end"_a = Ids(), "cu_seqlens_q"_a = Ids(),
+      "cu_seqlens_k"_a = Ids(),
+      "Makes the intervals of a mask. causal, window, chunk, keep_first: as a model declares them; a causal window of W sees W keys, "
+      "itself "
+      "included, any other |i - j| <= W / 2. left, right: keys seen before and after the query's own, in the place of these. prefix: the "
+      "first "
+      "keys, which all queries see. alignment: 'lower_right', the last query at the last key, or 'top_left'; offset: the key slot of query "
+      "0 "
+      "instead. key_begin, key_end: (B), the keys that exist (padding). cu_seqlens_q, cu_seqlens_k: packed documents. Raises Error.");
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& module) {
+  bind_tables(module);
+  bind_intervals(module);
+  module.def(
+      "attention", &attention, "q"_a, "k"_a, "v"_a, nb::kw_only(), "out"_a = nb::none(), "scale"_a = nb::none(), "softcap"_a = nb::none(),
+      "bias"_a = nb::none(), "mask"_a = nb::none(), "mask_tensor"_a = nb::none(), "sink_logits"_a = nb::none(),
+      "query_factors"_a = nb::none(), "rotate_queries"_a = nb::none(), "rotate_keys"_a = nb::none(), "log_sum_exp"_a = nb::none(),
+      "maximum"_a = nb::none(), "threads"_a = 1, "dtype"_a = nb::none(),
+      "softmax(softcap(scale q k^T) + bias, mask, sink_logits) v, nothing of which is ever n x n. q: (B, Hq, Tq, D), k: (B, Hk, Tk, D), v: "
+      "(B, "
+      "Hk, Tk, Dv), Hq a multiple of Hk; NumPy or DLPack on the CPU, one dtype, contiguous last axis. out: (B, Hq, Tq, Dv), made when "
+      "None. "
+      "scale: 1 / sqrt(D) when None. bias: a table or a list of them, which are summed. mask: KeyIntervals; mask_tensor: bool, or float32 "
+      "to be "
+      "added, broadcast to (B, Hq, Tq, Tk); neither: all keys are seen. sink_logits: (Hq). query_factors: (Tq) or (B Tq). rotate_queries, "
+      "rotate_keys: (frequencies, positions), to turn them while they are loaded. log_sum_exp, maximum: float32 (B, Hq, Tq), written. A "
+      "query "
+      "that sees no key gives zeros. Returns out. Raises Error. Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.");
+}
