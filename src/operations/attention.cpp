@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gnomon/error.hpp"
+#include "kernels/attention.hpp"
 #include "operations/attention.hpp"
 #include "operations/rotate.hpp"
 #include "operations/views.hpp"
@@ -118,6 +119,71 @@ void check_load(const char* name, const ConstTensorView& x, const std::optional<
   }
 }
 
+/// A rotation on load as the kernel takes it.
+class KernelRotation {
+ public:
+  KernelRotation(const ConstTensorView& x, const RotationOnLoad& load)
+      : grid_(load.positions, strides(x, load)), job_(rotate_job(load.rotation, grid_)) {}
+  const kernels::RotateJob* job() const { return &job_; }
+
+ private:
+  static PositionGrid::Strides strides(const ConstTensorView& x, const RotationOnLoad& load) {
+    return grid_strides(load.positions, load.rotation.axes(), x.shape[0], x.shape[1], false, x.shape[2]);
+  }
+  PositionGrid grid_;
+  kernels::RotateJob job_;
+};
+
+kernels::AttentionInput input(const ConstTensorView& view) { return {view.data, {view.strides[0], view.strides[1], view.strides[2]}}; }
+
+void set_masks(const AttentionOptions& options, kernels::AttentionJob& job) {
+  if (options.mask != nullptr) {
+    const auto& mask = *options.mask;
+    job.intervals = {mask.begin.data(), mask.end.data(), mask.first.data(), mask.diagonal.data(), mask.keep_first, mask.batch != 1};
+  }
+  if (!options.mask_tensor) return;
+  const auto& tensor = *options.mask_tensor;
+  job.mask = {
+      tensor.data, tensor.kind == MaskTensor::Kind::additive, {tensor.strides[0], tensor.strides[1], tensor.strides[2], tensor.strides[3]}};
+}
+
+/// The kernel of tiles, for many queries: every dtype but f64, and heads whose tiles fit its scratch.
+bool run_tiles(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
+               const AttentionOptions& options) {
+  if (q.dtype == DType::f64 || std::max(q.shape[3], v.shape[3]) > kernels::widest_attention_head) return false;
+  for (const auto& table : options.bias)
+    if (!std::holds_alternative<SlopeBias>(table) && !std::holds_alternative<DistanceBias>(table)) return false;
+  kernels::AttentionJob job;
+  job.dtype = q.dtype;
+  job.batch = q.shape[0];
+  job.heads = q.shape[1];
+  job.kv_heads = k.shape[1];
+  job.queries = q.shape[2];
+  job.keys = k.shape[2];
+  job.width = q.shape[3];
+  job.value_width = v.shape[3];
+  job.q = input(q);
+  job.k = input(k);
+  job.v = input(v);
+  job.out = out.data;
+  std::copy_n(out.strides.begin(), 3, job.out_strides);
+  job.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape[3])));
+  job.softcap = options.softcap.value_or(0);
+  job.bias = options.bias;
+  set_masks(options, job);
+  if (!options.sink_logits.empty()) job.sink_logits = options.sink_logits.data();
+  if (!options.query_factors.empty()) job.query_factors = options.query_factors.data();
+  job.factors_by_batch = static_cast<std::int64_t>(options.query_factors.size()) != job.queries;
+  std::optional<KernelRotation> queries, keys;
+  if (options.rotate_queries) job.rotate_queries = queries.emplace(q, *options.rotate_queries).job();
+  if (options.rotate_keys) job.rotate_keys = keys.emplace(k, *options.rotate_keys).job();
+  job.log_sum_exp = options.log_sum_exp;
+  job.maximum = options.maximum;
+  job.executor = options.executor;
+  kernels::attention(job);
+  return true;
+}
+
 }  // namespace
 
 void check_options(const AttentionShape& shape, const AttentionOptions& options) {
@@ -149,6 +215,8 @@ void attention(const ConstTensorView& q, const ConstTensorView& k, const ConstTe
   check_load("keys", k, options.rotate_keys);
   check_memory(q, k, v, out);
   if (is_empty(out)) return;
+  // The first that takes them.
+  if (run_tiles(q, k, v, out, options)) return;
   reference::attention(q, k, v, out, options);
 }
 

@@ -133,6 +133,22 @@ PositionGrid::Strides check_rotate(std::span<const RotateOperand> operands, cons
   return strides;
 }
 
+kernels::RotateJob rotate_job(const Rotation& rotation, const PositionGrid& grid) {
+  kernels::RotateJob job;
+  job.head_dim = rotation.head_dim;
+  if (!rotation.table) job.turns = rotation.turns.data();
+  if (!rotation.axis.empty()) job.axis = rotation.axis.data();
+  if (!rotation.log_magnitude.empty()) job.log_magnitude = rotation.log_magnitude.data();
+  job.centre = rotation.centre;
+  if (rotation.table) job.table = &*rotation.table;
+  job.positions = &grid;
+  job.pairs = rotation.pairs();
+  job.rotary_offset = rotation.rotary_offset;
+  job.interleaved = rotation.layout == PairLayout::interleaved;
+  job.magnitude = static_cast<float>(rotation.magnitude);
+  return job;
+}
+
 namespace {
 
 /// Large tensors are cut into tasks of tokens and, where these are few, batch rows; a small one is done before a thread wakes up.
@@ -171,20 +187,9 @@ bool run_kernel(std::span<const RotateOperand> operands, const Rotation& rotatio
                   side == Side::key};
     bytes += x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3] * static_cast<std::int64_t>(size_of(dtype));
   }
-  kernels::RotateJob job;
+  kernels::RotateJob job = rotate_job(rotation, grid);
   job.tensors = tensors;
-  job.head_dim = shape[3];
-  if (!rotation.table) job.turns = rotation.turns.data();
-  if (!rotation.axis.empty()) job.axis = rotation.axis.data();
-  if (!rotation.log_magnitude.empty()) job.log_magnitude = rotation.log_magnitude.data();
-  job.centre = rotation.centre;
-  if (rotation.table) job.table = &*rotation.table;
-  job.positions = &grid;
-  job.pairs = rotation.pairs();
-  job.rotary_offset = rotation.rotary_offset;
-  job.interleaved = rotation.layout == PairLayout::interleaved;
   job.transposed = options.direction == Direction::transposed;
-  job.magnitude = static_cast<float>(rotation.magnitude);
   job.prefetch = bytes > beyond_caches;
   const Cut cut(shape[0], shape[2], bytes, options.executor);
   if (cut.number() == 1) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "gnomon/rotate.hpp"
+#include "kernels/rotate.hpp"
 #include "plan/position_grid.hpp"
 
 namespace gnomon {
@@ -12,5 +13,8 @@ namespace gnomon {
 /// Throws what rotate throws for its arguments; nothing is said about memory. Settles how the positions are shared.
 PositionGrid::Strides check_rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
                                    const RotateOptions& options);
+
+/// What the kernel needs to know of a rotation, which must outlive it as the positions must; tensors are the caller's to fill in.
+kernels::RotateJob rotate_job(const Rotation& rotation, const PositionGrid& grid);
 
 }  // namespace gnomon

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention over units of 256 queries that share each prepared tile of keys and values, with an online softmax in base 2. Compiled once
+// per CPU target.
+//
+// The tile of scores is held transposed, S^T = K Q^T: rows are keys, read as they lie; lanes are queries, from Q transposed once. Maximum
+// and sum are lane by lane, a bias by distance is one contiguous load, and P V has rows of queries and lanes of value channels.
+
+#if defined(GNOMON_KERNELS_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GNOMON_KERNELS_ATTENTION_INL_H_
+#undef GNOMON_KERNELS_ATTENTION_INL_H_
+#else
+#define GNOMON_KERNELS_ATTENTION_INL_H_
+#endif
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "kernels/attention_bias-inl.h"
+#include "kernels/attention_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gnomon::kernels::HWY_NAMESPACE {
+
+/// Scratch, aligned for vectors and not touched before it is used.
+class Floats {
+ public:
+  explicit Floats(std::int64_t number) : data_(static_cast<float*>(::operator new(static_cast<std::size_t>(number) * 4, alignment))) {}
+  float* at(std::int64_t index) const { return data_.get() + index; }
+
+ private:
+  static constexpr std::align_val_t alignment{128};
+  struct Free {
+    void operator()(float* memory) const { ::operator delete(memory, alignment); }
+  };
+  std::unique_ptr<float, Free> data_;
+};
+
+constexpr std::int64_t round_up(std::int64_t number, std::int64_t unit) { return (number + unit - 1) / unit * unit; }
+
+/// Tiles of wide heads are smaller, so that the scratch of a task stays below 2 MiB.
+inline AttentionCut cut_for(const AttentionJob& job) {
+  const std::int64_t widest = std::max(job.width, job.value_width);
+  std::int64_t queries = unit_lanes;
+  while (queries > block_lanes && queries * (job.width + job.value_width) > (1 << 18)) queries /= 2;
+  return {block_lanes, queries / block_lanes, widest > 512 ? tile_keys / 4 : widest > 192 ? tile_keys / 2 : tile_keys};
+}
+
+/// Reads `number` elements, and zeros up to a whole vector.
+template <class Elements>
+HWY_INLINE void widen_row(const typename Elements::Element* x, std::int64_t number, float* to) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  for (; i + lanes <= number; i += lanes) hn::StoreU(Elements::load(x + i), F(), to + i);
+#endif
+  for (; i < number; i++) to[i] = Elements::widen(x[i]);
+  for (; i % lanes != 0; i++) to[i] = 0;
+}
+
+/// Writes `number` elements times a factor.
+template <class Elements>
+HWY_INLINE void narrow_row(const float* x, float factor, std::int64_t number, typename Elements::Element* to) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  for (; i + lanes <= number; i += lanes) Elements::store(hn::Mul(hn::LoadU(F(), x + i), hn::Set(F(), factor)), to + i);
+#endif
+  for (; i < number; i++) to[i] = Elements::narrow(x[i] * factor);
+}
+
+/// Rows of float32 turned in place: those of `tokens` tokens from `token`.
+inline void rotate_rows(const RotateJob& rotation, bool keys, std::int64_t b, std::int64_t token, std::int64_t tokens, float* rows,
+                        std::int64_t stride) {
+  RotateTensor tensor;
+  // Tokens are counted from 0, where there is no memory: the address is worked out as a number.
+  tensor.out =
+      reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(rows) - static_cast<std::uintptr_t>(token * stride) * sizeof(float));
+  tensor.x = tensor.out;
+  tensor.heads = 1;
+  tensor.x_strides[2] = tensor.out_strides[2] = stride;
+  tensor.reciprocal = keys;
+  RotateJob job = rotation;
+  job.tensors = {&tensor, 1};
+  kernels::rotate(DType::f32, job, {b, b + 1, token, token + tokens});
+}
+
+/// A lane block at work.
+struct Block {
+  std::int64_t b = 0, head = 0, query = 0, queries = 0;
+  float *q = nullptr, *out = nullptr;        // (width, block_lanes), (block_lanes, value_stride)
+  float *maximum = nullptr, *sum = nullptr;  // (block_lanes)
+  LaneIntervals lists{};
+  BlockKeys keys;
+  KeyRange groups[block_lanes / 4];  // what each group of rows of P V sees
+};
+
+/// What all tasks of a call share.
+struct Shared {
+  const AttentionJob& job;
+  AttentionCut cut;
+  std::int64_t k_stride, value_stride;
+  bool by_distance = false, softcap = false, mask = false;
+
+  explicit Shared(const AttentionJob& job_)
+      : job(job_),
+        cut(cut_for(job_)),
+        k_stride(round_up(job_.width, lanes) + 16),  // apart from a power of 2, against cache sets
+        value_stride(round_up(job_.value_width, lanes)),
+        by_distance(!job_.bias.empty()),
+        softcap(job_.softcap != 0),
+        mask(job_.mask.data != nullptr) {}
+};
+
+/// The scratch of one thread, and what it does with units of work.
+template <class Elements>
+class Worker {
+ public:
+  using Element = typename Elements::Element;
+  explicit Worker(const Shared& shared)
+      : shared_(shared),
+        job_(shared.job),
+        k_(std::max<std::int64_t>(shared.cut.keys, block_lanes) * shared.k_stride),
+        v_(shared.cut.keys * round_up(shared.value_stride, block_lanes)),
+        scores_(shared.cut.keys * score_stride),
+        row_(block_lanes + tile_keys),
+        maximum_(2 * block_lanes),
+        q_(shared.cut.blocks * block_lanes * job_.width),
+        out_(shared.cut.blocks * block_lanes * shared.value_stride),
+        sums_(shared.cut.blocks * 2 * block_lanes),
+        lists_(static_cast<std::size_t>(shared.cut.blocks * 5 * block_lanes)),
+        blocks_(static_cast<std::size_t>(shared.cut.blocks)) {
+    for (std::int64_t i = 0; i < shared.cut.blocks; i++) {
+      auto& block = blocks_[static_cast<std::size_t>(i)];
+      block.q = q_.at(i * block_lanes * job_.width);
+      block.out = out_.at(i * block_lanes * shared.value_stride);
+      block.maximum = sums_.at(2 * i * block_lanes);
+      block.sum = sums_.at((2 * i + 1) * block_lanes);
+      auto* list = lists_.data() + i * 5 * block_lanes;
+      block.lists = {list, list + block_lanes, list + 2 * block_lanes, list + 3 * block_lanes, list + 4 * block_lanes};
+    }
+  }
+
+  void run(const AttentionUnit& unit) {
+    KeyRange all{job_.keys, 0};
+    for (std::int64_t i = 0; i < unit.blocks; i++) {
+      auto& block = blocks_[static_cast<std::size_t>(i)];
+      open(block, unit, unit.block + i);
+      for (const auto& range : {block.keys.kept, block.keys.seen}) {
+        if (!range.empty()) all = {std::min(all.begin, range.begin), std::max(all.end, range.end)};
+      }
+    }
+    if (!all.empty()) visit_outwards(unit, all);
+    for (std::int64_t i = 0; i < unit.blocks; i++) close(blocks_[static_cast<std::size_t>(i)]);
+  }
+
+ private:
+  const Element* row_of(const AttentionInput& input, std::int64_t b, std::int64_t head, std::int64_t token) const {
+    return static_cast<const Element*>(input.data) + b * input.strides[0] + head * input.strides[1] + token * input.strides[2];
+  }
+
+  void open(Block& block, const AttentionUnit& unit, std::int64_t index) {
+    const std::int64_t group = job_.heads / job_.kv_heads;
+    block.b = unit.b;
+    block.head = unit.kv_head * group + index % group;
+    block.query = index / group * block_lanes;
+    block.queries = std::min<std::int64_t>(block_lanes, job_.queries - block.query);
+    block.keys = read_intervals(job_, block.b, block.query, block.queries, block_lanes, block.lists);
+    KeyRange* to = block.groups;
+    for (int row = 0; row < block_lanes;) {
+      const int rows = next_rows(block_lanes - row, micro_rows);
+      *to++ = seen_by(block.lists, row, rows);
+      row += rows;
+    }
+    std::fill_n(block.maximum, block_lanes, minus_infinity);
+    std::fill_n(block.sum, block_lanes, 0.0f);
+    std::fill_n(block.out, block_lanes * shared_.value_stride, 0.0f);
+    load_queries(block);
+  }
+
+  static KeyRange seen_by(const LaneIntervals& lists, int row, int rows) {
+    KeyRange range{std::numeric_limits<std::int32_t>::max(), 0};
+    for (int lane = row; lane < row + rows; lane++) {
+      for (const KeyRange& part : {KeyRange{lists.begin[lane], lists.end[lane]}, KeyRange{lists.first[lane], lists.keep_end[lane]}}) {
+        if (!part.empty()) range = {std::min(range.begin, part.begin), std::max(range.end, part.end)};
+      }
+    }
+    return range;
+  }
+
+  /// Q^T, rotated, times scale and temperature, so that scores are exponents of 2.
+  void load_queries(Block& block) {
+    float* rows = k_.at(0);  // no tile of keys is prepared yet
+    for (std::int64_t lane = 0; lane < block.queries; lane++)
+      widen_row<Elements>(row_of(job_.q, block.b, block.head, block.query + lane), job_.width, rows + lane * shared_.k_stride);
+    if (job_.rotate_queries != nullptr)
+      rotate_rows(*job_.rotate_queries, false, block.b, block.query, block.queries, rows, shared_.k_stride);
+    for (std::int64_t lane = 0; lane < block_lanes; lane++) {
+      const float factor = lane < block.queries ? factor_of(block.b, block.query + lane) : 0;
+      const float* row = rows + lane * shared_.k_stride;
+      for (std::int64_t t = 0; t < job_.width; t++) block.q[t * block_lanes + lane] = lane < block.queries ? row[t] * factor : 0;
+    }
+  }
+
+  float factor_of(std::int64_t b, std::int64_t query) const {
+    const double scale = job_.scale * log2_e;
+    if (job_.query_factors == nullptr) return static_cast<float>(scale);
+    const float factor = job_.query_factors[(job_.factors_by_batch ? b * job_.queries : 0) + query];
+    return static_cast<float>(scale * static_cast<double>(factor));
+  }
+
+  /// Tiles from the diagonal outwards, so that the running maximum is soon that of the row.
+  void visit_outwards(const AttentionUnit& unit, const KeyRange& all) {
+    const std::int64_t keys = shared_.cut.keys, first = all.begin / keys, last = (all.end - 1) / keys;
+    const auto& middle = blocks_[static_cast<std::size_t>(unit.blocks - 1)];
+    const std::int64_t centre = std::clamp<std::int64_t>(middle.lists.diagonal[middle.queries - 1] / keys, first, last);
+    visit(unit, all, centre);
+    for (std::int64_t step = 1; step <= std::max(centre - first, last - centre); step++) {
+      if (centre - step >= first) visit(unit, all, centre - step);
+      if (centre + step <= last) visit(unit, all, centre + step);
+    }
+  }
+
+  void visit(const AttentionUnit& unit, const KeyRange& all, std::int64_t index) {
+    const KeyRange tile = all.within({index * shared_.cut.keys, (index + 1) * shared_.cut.keys});
+    bool prepared = false;
+    for (std::int64_t i = 0; i < unit.blocks; i++) {
+      auto& block = blocks_[static_cast<std::size_t>(i)];
+      for (const auto& range : {block.keys.kept, block.keys.seen}) {
+        const KeyRange part = range.within(tile);
+        if (part.empty()) continue;
+        if (!prepared) prepare(unit, tile);
+        prepared = true;
+        attend(block, part);
+      }
+    }
+  }
+
+  void prepare(const AttentionUnit& unit, const KeyRange& tile) {
+    tile_ = tile;
+    const std::int64_t keys = tile.end - tile.begin;
+    if (std::is_same_v<Elements, ElementsF32> && job_.rotate_keys == nullptr) {
+      keys_ = reinterpret_cast<const float*>(row_of(job_.k, unit.b, unit.kv_head, tile.begin));
+      keys_stride_ = job_.k.strides[2];
+    } else {
+      keys_ = k_.at(0);
+      keys_stride_ = shared_.k_stride;
+      for (std::int64_t j = 0; j < keys; j++)
+        widen_row<Elements>(row_of(job_.k, unit.b, unit.kv_head, tile.begin + j), job_.width, k_.at(j * keys_stride_));
+      if (job_.rotate_keys != nullptr) rotate_rows(*job_.rotate_keys, true, unit.b, tile.begin, keys, k_.at(0), keys_stride_);
+    }
+    VF unusual = hn::Zero(F());
+    for (std::int64_t j = 0; j < keys; j++) {
+      const Element* x = row_of(job_.v, unit.b, unit.kv_head, tile.begin + j);
+      for (std::int64_t d = 0; d < job_.value_width; d += block_lanes) {
+        float* to = v_.at(d * shared_.cut.keys + j * block_lanes);
+        const std::int64_t number = std::min<std::int64_t>(block_lanes, job_.value_width - d);
+        widen_row<Elements>(x + d, number, to);
+        for (std::int64_t i = 0; i < number; i += lanes) {
+          const VF value = hn::Load(F(), to + i);
+          unusual = hn::Add(unusual, hn::Sub(value, value));  // 0, but NaN for NaN and infinities
+        }
+      }
+    }
+    unusual_values_ = !hn::AllTrue(F(), hn::Eq(unusual, hn::Zero(F())));
+    if (unusual_values_) {
+      float* const end = v_.at(shared_.cut.keys * round_up(shared_.value_stride, block_lanes));
+      for (float* value = v_.at(0); value != end; value++) *value = std::isfinite(*value) ? *value : 0;
+    }
+  }
+
+  void attend(Block& block, const KeyRange& part) {
+    Tile tile;
+    tile.key = part.begin;
+    tile.keys = part.end - part.begin;
+    tile.scores = scores_.at(0);
+    tile.maximum = maximum_.at(0);
+    tile.lists = &block.lists;
+    tile.seen_by_all = block.keys.seen_by_all;
+    tile.kept_by_all = block.keys.kept_by_all;
+    const DistanceRow distances(job_.bias, block.head);
+    const bool by_row = shared_.by_distance && block.keys.consecutive;
+    if (by_row) {
+      distances.fill(part.end - 1 - block.lists.diagonal[0], block_lanes + tile.keys - 1, row_.at(0));
+      tile.row_bias = row_.at(tile.keys - 1);
+    }
+    const float* k = keys_ + (part.begin - tile_.begin) * keys_stride_;
+    std::copy_n(block.maximum, block_lanes, tile.maximum);
+    if (by_row && !shared_.softcap) {
+      score<true>(tile, k, keys_stride_, block.q, job_.width);
+    } else {
+      score<false>(tile, k, keys_stride_, block.q, job_.width);
+    }
+    const MaskReader mask(job_.mask, block.b, block.head, block.query, block.queries);
+    if (shared_.softcap || shared_.mask || (shared_.by_distance && !by_row)) {
+      if (shared_.softcap) cap_scores(tile, job_.softcap);
+      if (shared_.softcap && by_row) add_distances(tile);
+      if (shared_.by_distance && !by_row) add_distances_by_lane(tile, distances);
+      if (shared_.mask) mask.add(tile);
+      finish_scores(tile, block.maximum);
+    }
+    float* rescale = maximum_.at(block_lanes);
+    weigh(tile, block.maximum, block.sum, rescale);
+    for (std::int64_t d = 0; d < shared_.value_stride; d += block_lanes) {
+      const float* v = v_.at(d * shared_.cut.keys + (part.begin - tile_.begin) * block_lanes);
+      output(tile, block, v, rescale, block.out + d, std::min<std::int64_t>(vectors, (shared_.value_stride - d) / lanes));
+    }
+    if (unusual_values_) add_unusual_values(tile, block, mask);
+  }
+
+  void output(const Tile& tile, const Block& block, const float* v, const float* rescale, float* out, std::int64_t columns) {
+    if (columns == vectors) return output_panel<vectors>(tile, block.groups, v, rescale, out, shared_.value_stride);
+    if constexpr (vectors > 2) {
+      if (columns == 3) return output_panel<3>(tile, block.groups, v, rescale, out, shared_.value_stride);
+      if (columns == 2) return output_panel<2>(tile, block.groups, v, rescale, out, shared_.value_stride);
+    }
+    output_panel<1>(tile, block.groups, v, rescale, out, shared_.value_stride);
+  }
+
+  /// NaN and infinite values, taken as 0 so far, reach the queries that see them and no other.
+  void add_unusual_values(const Tile& tile, Block& block, const MaskReader& mask) {
+    const std::int64_t kv_head = block.head / (job_.heads / job_.kv_heads);
+    for (std::int64_t r = 0; r < tile.keys; r++) {
+      const Element* x = row_of(job_.v, block.b, kv_head, tile.key + r);
+      for (std::int64_t d = 0; d < job_.value_width; d++) {
+        const float value = Elements::widen(x[d]);
+        if (std::isfinite(value)) continue;
+        for (std::int64_t lane = 0; lane < block.queries; lane++) {
+          if (sees(block.lists, lane, tile.key + r) && !mask.hides(lane, tile.key + r))
+            block.out[lane * shared_.value_stride + d] += tile.scores[r * score_stride + lane] * value;
+        }
+      }
+    }
+  }
+
+  static bool sees(const LaneIntervals& lists, std::int64_t lane, std::int64_t key) {
+    return key < lists.end[lane] && (key >= lists.begin[lane] || (key >= lists.first[lane] && key < lists.keep_end[lane]));
+  }
+
+  /// The denominator, with the sink logit, and the rows of the result.
+  void close(const Block& block) {
+    constexpr double ln2 = 0.6931471805599453;
+    for (std::int64_t lane = 0; lane < block.queries; lane++) {
+      const auto maximum = static_cast<double>(block.maximum[lane]);
+      const double sink =
+          job_.sink_logits == nullptr ? static_cast<double>(minus_infinity) : static_cast<double>(job_.sink_logits[block.head]) * log2_e;
+      const double top = std::max(maximum, sink), shift = std::isinf(top) && top < 0 ? 0 : top;
+      double factor = 1, sum = static_cast<double>(block.sum[lane]);
+      if (job_.sink_logits != nullptr) {
+        factor = std::exp2(maximum - shift);
+        sum = sum * factor + std::exp2(sink - shift);
+      }
+      const std::int64_t query = block.query + lane;
+      auto* to =
+          static_cast<Element*>(job_.out) + block.b * job_.out_strides[0] + block.head * job_.out_strides[1] + query * job_.out_strides[2];
+      const double inverse = sum == 0 ? 0 : factor / sum;
+      narrow_row<Elements>(block.out + lane * shared_.value_stride, static_cast<float>(inverse), job_.value_width, to);
+      const std::int64_t at = (block.b * job_.heads + block.head) * job_.queries + query;
+      if (job_.log_sum_exp != nullptr) job_.log_sum_exp[at] = static_cast<float>((shift + std::log2(sum)) * ln2);
+      if (job_.maximum != nullptr) {
+        const bool is_nan = std::isnan(sum) && maximum < static_cast<double>(std::numeric_limits<float>::infinity());
+        job_.maximum[at] = is_nan ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(maximum * ln2);
+      }
+    }
+  }
+
+  const Shared& shared_;
+  const AttentionJob& job_;
+  Floats k_, v_, scores_, row_, maximum_, q_, out_, sums_;
+  std::vector<std::int32_t> lists_;
+  std::vector<Block> blocks_;
+  KeyRange tile_;                // the tile prepared
+  const float* keys_ = nullptr;  // its keys, as they lie or in k_
+  std::int64_t keys_stride_ = 0;
+  bool unusual_values_ = false;
+};
+
+/// Every task takes its scratch once and then draws units, so that the order of the work and who does it change nothing.
+template <class Elements>
+void run_units(const AttentionJob& job) {
+  const Shared shared(job);
+  const auto units = attention_units(job, shared.cut);
+  std::atomic<std::size_t> next{0};
+  const auto draw = [&](std::size_t) {
+    std::size_t unit = next.fetch_add(1);
+    if (unit >= units.size()) return;
+    Worker<Elements> worker(shared);
+    for (; unit < units.size(); unit = next.fetch_add(1)) worker.run(units[unit]);
+  };
+  const std::size_t width = job.executor == nullptr ? 1 : std::min(job.executor->width(), units.size());
+  if (width < 2) return draw(0);
+  job.executor->run(width, draw);
+}
+
+}  // namespace gnomon::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

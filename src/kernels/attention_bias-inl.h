@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is done to a tile of scores that the micro-kernel cannot do in passing: softcap, scores by distance, masks of any pattern.
+// Compiled once per CPU target.
+
+#if defined(GNOMON_KERNELS_ATTENTION_BIAS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GNOMON_KERNELS_ATTENTION_BIAS_INL_H_
+#undef GNOMON_KERNELS_ATTENTION_BIAS_INL_H_
+#else
+#define GNOMON_KERNELS_ATTENTION_BIAS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <variant>
+
+#include "kernels/attention_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gnomon::kernels::HWY_NAMESPACE {
+
+constexpr double log2_e = 1.4426950408889634;  // scores are exponents of 2
+
+/// Calls change(vector, row, c) for each vector of a tile and stores what it returns.
+template <class Change>
+HWY_INLINE void change_scores(const Tile& tile, const Change& change) {
+  for (std::int64_t row = 0; row < tile.keys; row++) {
+    for (int c = 0; c < vectors; c++) hn::Store(change(hn::Load(F(), tile.at(row, c)), row, c), F(), tile.at(row, c));
+  }
+}
+
+/// tanh within 2e-7 relative.
+HWY_INLINE VF tanh_of(VF x) {
+  const F f;
+  const VF z = hn::Mul(x, x), size = hn::Abs(x);
+  VF p = hn::MulAdd(hn::Set(f, -0x1.84d2e6p-8f), z, hn::Set(f, 0x1.561e9ap-6f));
+  p = hn::MulAdd(p, z, hn::Set(f, -0x1.b8f0fcp-5f));
+  p = hn::MulAdd(p, z, hn::Set(f, 0x1.110d3ap-3f));
+  p = hn::MulAdd(p, z, hn::Set(f, -0x1.555552p-2f));
+  const VF small = hn::MulAdd(hn::Mul(p, z), x, x);
+  const VF e = exp2_of_nonpositive(hn::Mul(size, hn::Set(f, static_cast<float>(-2 * log2_e)))), one = hn::Set(f, 1.0f);
+  const VF large = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
+  return hn::IfThenElse(hn::Lt(size, hn::Set(f, 0.65f)), small, large);
+}
+
+inline void cap_scores(const Tile& tile, double cap) {
+  const F f;
+  const VF to = hn::Set(f, static_cast<float>(cap * log2_e)), from = hn::Set(f, static_cast<float>(1 / (cap * log2_e)));
+  change_scores(tile, [&](VF score, std::int64_t, int) HWY_ATTR { return hn::Mul(to, tanh_of(hn::Mul(score, from))); });
+}
+
+/// The sum of the biases that depend on the distance alone, at `number` distances that run down from `distance`.
+class DistanceRow {
+ public:
+  DistanceRow(std::span<const BiasTable> tables, std::int64_t head) : tables_(tables), head_(head) {}
+
+  void fill(std::int64_t distance, std::int64_t number, float* to) const {
+    double sums[block_lanes + tile_keys] = {};
+    for (const auto& table : tables_) {
+      if (const auto* slope = std::get_if<SlopeBias>(&table)) add(*slope, distance, number, sums);
+      if (const auto* values = std::get_if<DistanceBias>(&table)) add(*values, distance, number, sums);
+    }
+    for (std::int64_t x = 0; x < number; x++) to[x] = static_cast<float>(sums[x] * log2_e);
+  }
+
+ private:
+  void add(const SlopeBias& bias, std::int64_t distance, std::int64_t number, double* sums) const {
+    const auto slope = static_cast<double>(bias.slopes[static_cast<std::size_t>(head_)]), ahead = bias.symmetric ? -slope : 0.0;
+    for (std::int64_t x = 0; x < number; x++) {
+      const auto d = static_cast<double>(distance - x);
+      sums[x] += d * (d > 0 ? ahead : slope);
+    }
+  }
+  void add(const DistanceBias& bias, std::int64_t distance, std::int64_t number, double* sums) const {
+    const float* values = bias.values.data() + head_ * bias.distances;
+    for (std::int64_t x = 0; x < number; x++) {
+      sums[x] += static_cast<double>(values[std::clamp<std::int64_t>(distance - x - bias.least, 0, bias.distances - 1)]);
+    }
+  }
+  std::span<const BiasTable> tables_;
+  std::int64_t head_;
+};
+
+/// The same bias where the diagonals of the lanes do not run on: at a seam of packed documents.
+inline void add_distances_by_lane(const Tile& tile, const DistanceRow& row) {
+  HWY_ALIGN float values[block_lanes];
+  for (std::int64_t r = 0; r < tile.keys; r++) {
+    for (int lane = 0; lane < block_lanes; lane++) row.fill(tile.key + r - tile.lists->diagonal[lane], 1, values + lane);
+    for (int c = 0; c < vectors; c++)
+      hn::Store(hn::Add(hn::Load(F(), tile.at(r, c)), hn::Load(F(), values + c * lanes)), F(), tile.at(r, c));
+  }
+}
+
+inline void add_distances(const Tile& tile) {
+  change_scores(
+      tile, [&](VF score, std::int64_t row, int c) HWY_ATTR { return hn::Add(score, hn::LoadU(F(), tile.row_bias + c * lanes - row)); });
+}
+
+/// A mask tensor, at the queries of a lane block.
+class MaskReader {
+ public:
+  MaskReader(const AttentionMask& mask, std::int64_t b, std::int64_t head, std::int64_t query, std::int64_t queries)
+      : mask_(mask), start_(b * mask.strides[0] + head * mask.strides[1] + query * mask.strides[2]), queries_(queries) {}
+
+  /// What is added to a score; −inf hides the key.
+  float value(std::int64_t lane, std::int64_t key) const {
+    if (lane >= queries_) return 0;
+    const std::int64_t at = start_ + lane * mask_.strides[2] + key * mask_.strides[3];
+    if (!mask_.additive) return static_cast<const std::uint8_t*>(mask_.data)[at] != 0 ? 0 : minus_infinity;
+    const float given = static_cast<const float*>(mask_.data)[at];
+    return given == given ? given : std::numeric_limits<float>::quiet_NaN();
+  }
+  bool hides(std::int64_t lane, std::int64_t key) const { return mask_.data != nullptr && value(lane, key) == minus_infinity; }
+
+  void add(const Tile& tile) const {
+    const F f;
+    HWY_ALIGN float values[block_lanes];
+    for (std::int64_t r = 0; r < tile.keys; r++) {
+      for (int lane = 0; lane < block_lanes; lane++) values[lane] = value(lane, tile.key + r);
+      for (int c = 0; c < vectors; c++) {
+        const VF given = hn::Load(f, values + c * lanes), hidden = hn::Set(f, minus_infinity);
+        const VF sum = hn::MulAdd(given, hn::Set(f, static_cast<float>(log2_e)), hn::Load(f, tile.at(r, c)));
+        hn::Store(hn::IfThenElse(hn::Eq(given, hidden), hidden, sum), f, tile.at(r, c));
+      }
+    }
+  }
+
+ private:
+  const AttentionMask& mask_;
+  std::int64_t start_, queries_;
+};
+
+/// The intervals and the running maximum once more, after changes to the scores.
+inline void finish_scores(const Tile& tile, const float* maximum) {
+  const F f;
+  for (int c = 0; c < vectors; c++) {
+    VF most = hn::Load(f, maximum + c * lanes);
+    for (std::int64_t row = 0; row < tile.keys; row++) {
+      VF score = hn::Load(f, tile.at(row, c));
+      if (tile.has_edge(row, 1)) {
+        score = hn::IfThenElse(visible(*tile.lists, c, tile.key + row), score, hn::Set(f, minus_infinity));
+        hn::Store(score, f, tile.at(row, c));
+      }
+      most = hn::Max(score, most);
+    }
+    hn::Store(most, f, tile.maximum + c * lanes);
+  }
+}
+
+}  // namespace gnomon::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops of attention over one tile of scores, in float32: rows are keys, lanes are queries. Compiled once per CPU target.
+
+#if defined(GNOMON_KERNELS_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GNOMON_KERNELS_ATTENTION_TILE_INL_H_
+#undef GNOMON_KERNELS_ATTENTION_TILE_INL_H_
+#else
+#define GNOMON_KERNELS_ATTENTION_TILE_INL_H_
+#endif
+
+#include <cstdint>
+#include <limits>
+
+#include "kernels/attention_plan.hpp"
+#include "kernels/elements-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gnomon::kernels::HWY_NAMESPACE {
+
+// Blocking: micro-tiles of `micro_rows` rows x `vectors` vectors hide the latency of their sums and fit the registers.
+constexpr int lanes = static_cast<int>(HWY_LANES(float));
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+constexpr int vectors = 4, tile_keys = 128, row_gap = 16;  // 32 registers; the gap keeps rows of a tile out of the same cache sets
+#elif HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+constexpr int vectors = 2, tile_keys = 96, row_gap = 0;
+#elif HWY_TARGET == HWY_NEON || HWY_TARGET == HWY_SCALAR
+constexpr int vectors = 4, tile_keys = 96, row_gap = 0;
+#else
+constexpr int vectors = 2, tile_keys = 96, row_gap = 0;
+#endif
+constexpr int micro_rows = 6;
+constexpr int block_lanes = vectors * lanes;         // queries of a lane block, and value channels of a panel
+constexpr int score_stride = block_lanes + row_gap;  // of a row of scores
+constexpr int unit_lanes = 256;                      // queries of a unit
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+/// Rows of the next micro-tile: sixes, but 8 is better as 4 + 4 than as 6 + 2.
+constexpr int next_rows(std::int64_t left, int most) {
+  return most >= 6 && left >= 6 && left != 8 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : left >= 1 ? 1 : 0;
+}
+
+/// 2^t for t <= 0, within 2e-7 relative; exactly 0 below -126, so that -inf leaves nothing; NaN stays.
+HWY_INLINE VF exp2_of_nonpositive(VF t) {
+  const F f;
+  const VF magic = hn::Set(f, 0x1.8p23f + 127);  // rounds to a whole number and leaves it, biased as an exponent, in the lower bits
+  const VF rounded = hn::Add(t, magic);
+  const VF x = hn::Sub(t, hn::Sub(rounded, magic));
+  VF p = hn::MulAdd(hn::Set(f, 1.5461448e-4f), x, hn::Set(f, 1.3390867e-3f));
+  p = hn::MulAdd(p, x, hn::Set(f, 9.6180569e-3f));
+  p = hn::MulAdd(p, x, hn::Set(f, 5.5503570e-2f));
+  p = hn::MulAdd(p, x, hn::Set(f, 2.4022651e-1f));
+  p = hn::MulAdd(p, x, hn::Set(f, 6.9314718e-1f));
+  p = hn::MulAdd(p, x, hn::Set(f, 1.0f));
+  const VF power = hn::BitCast(f, hn::ShiftLeft<23>(hn::BitCast(U(), rounded)));
+  return hn::IfThenZeroElse(hn::Lt(t, hn::Set(f, -126.0f)), hn::Mul(p, power));
+}
+
+/// A tile of scores on its way: row r is key `key + r`.
+struct Tile {
+  std::int64_t key = 0, keys = 0;
+  float* scores = nullptr;   // rows of score_stride
+  float* maximum = nullptr;  // (block_lanes), running
+  const LaneIntervals* lists = nullptr;
+  KeyRange seen_by_all, kept_by_all;
+  const float* row_bias = nullptr;  // that of lane l and row r at [l - r], or null
+
+  bool has_edge(std::int64_t row, std::int64_t rows) const {
+    const KeyRange part{key + row, key + row + rows};
+    return !seen_by_all.contains(part) && !kept_by_all.contains(part);
+  }
+  float* at(std::int64_t row, int c) const { return scores + row * score_stride + c * lanes; }
+};
+
+/// Which lanes of vector c see a key.
+HWY_INLINE hn::Mask<F> visible(const LaneIntervals& lists, int c, std::int64_t key) {
+  const I i;
+  const auto number = hn::Set(i, static_cast<std::int32_t>(key));
+  const auto before_end = hn::Lt(number, hn::LoadU(i, lists.end + c * lanes));
+  const auto before_begin = hn::Lt(number, hn::LoadU(i, lists.begin + c * lanes));
+  const auto before_first = hn::Lt(number, hn::LoadU(i, lists.first + c * lanes));
+  const auto before_keep_end = hn::Lt(number, hn::LoadU(i, lists.keep_end + c * lanes));
+  const auto within = hn::Or(hn::Not(before_begin), hn::AndNot(before_first, before_keep_end));
+  return hn::RebindMask(F(), hn::And(before_end, within));
+}
+
+/// scores[row, row + rows) = K Q^T, with the bias, the mask and the running maximum. q: (width, block_lanes).
+template <int rows, bool biased>
+HWY_NOINLINE void score_rows(const Tile& tile, std::int64_t row, const float* HWY_RESTRICT k, std::int64_t k_stride,
+                             const float* HWY_RESTRICT q, std::int64_t width) {
+  const F f;
+  VF sums[rows][vectors];
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+    for (int c = 0; c < vectors; c++) sums[r][c] = hn::Zero(f);
+  }
+  for (std::int64_t t = 0; t < width; t++) {
+    VF query[vectors];
+#pragma GCC unroll 4
+    for (int c = 0; c < vectors; c++) query[c] = hn::Load(f, q + t * block_lanes + c * lanes);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+      const VF key = hn::Set(f, k[r * k_stride + t]);
+#pragma GCC unroll 4
+      for (int c = 0; c < vectors; c++) sums[r][c] = hn::MulAdd(key, query[c], sums[r][c]);
+    }
+  }
+  if constexpr (biased) {
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+      for (int c = 0; c < vectors; c++) sums[r][c] = hn::Add(sums[r][c], hn::LoadU(f, tile.row_bias + c * lanes - row - r));
+    }
+  }
+  if (tile.has_edge(row, rows)) {
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+      for (int c = 0; c < vectors; c++)
+        sums[r][c] = hn::IfThenElse(visible(*tile.lists, c, tile.key + row + r), sums[r][c], hn::Set(f, minus_infinity));
+    }
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < vectors; c++) {
+    VF most = hn::Load(f, tile.maximum + c * lanes);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+      most = hn::Max(sums[r][c], most);  // in this order: a NaN is not taken, it reaches the result by its weight
+      hn::Store(sums[r][c], f, tile.at(row + r, c));
+    }
+    hn::Store(most, f, tile.maximum + c * lanes);
+  }
+}
+
+template <bool biased>
+void score(const Tile& tile, const float* k, std::int64_t k_stride, const float* q, std::int64_t width) {
+  for (std::int64_t row = 0; row < tile.keys;) {
+    const int rows = next_rows(tile.keys - row, micro_rows);
+    const float* keys = k + row * k_stride;
+    switch (rows) {
+      case 6:
+        score_rows<6, biased>(tile, row, keys, k_stride, q, width);
+        break;
+      case 4:
+        score_rows<4, biased>(tile, row, keys, k_stride, q, width);
+        break;
+      case 2:
+        score_rows<2, biased>(tile, row, keys, k_stride, q, width);
+        break;
+      default:
+        score_rows<1, biased>(tile, row, keys, k_stride, q, width);
+    }
+    row += rows;
+  }
+}
+
+/// Scores become weights 2^(score - maximum). `maximum` of the block turns into that of the tile, the sum of weights follows, and
+/// `rescale` is what earlier weights are worth now.
+inline void weigh(const Tile& tile, float* HWY_RESTRICT maximum, float* HWY_RESTRICT sum, float* HWY_RESTRICT rescale) {
+  const F f;
+  for (int c = 0; c < block_lanes; c += lanes) {
+    const VF before = hn::Load(f, maximum + c), now = hn::Load(f, tile.maximum + c);
+    const VF shift = hn::IfThenElse(hn::Eq(now, hn::Set(f, minus_infinity)), hn::Zero(f), now);
+    const VF factor = exp2_of_nonpositive(hn::Sub(before, shift));
+    VF even = hn::Zero(f), odd = hn::Zero(f);
+    float* p = tile.scores + c;
+    std::int64_t row = 0;
+    for (; row + 2 <= tile.keys; row += 2, p += 2 * score_stride) {
+      const VF first = exp2_of_nonpositive(hn::Sub(hn::Load(f, p), shift));
+      const VF second = exp2_of_nonpositive(hn::Sub(hn::Load(f, p + score_stride), shift));
+      even = hn::Add(even, first);
+      odd = hn::Add(odd, second);
+      hn::Store(first, f, p);
+      hn::Store(second, f, p + score_stride);
+    }
+    if (row < tile.keys) {
+      const VF last = exp2_of_nonpositive(hn::Sub(hn::Load(f, p), shift));
+      even = hn::Add(even, last);
+      hn::Store(last, f, p);
+    }
+    hn::Store(now, f, maximum + c);
+    hn::Store(factor, f, rescale + c);
+    hn::Store(hn::MulAdd(hn::Load(f, sum + c), factor, hn::Add(even, odd)), f, sum + c);
+  }
+}
+
+/// out[rows queries][columns vectors] = rescale * out + P V. p: row r of the micro-tile at [r] of each row of weights; v: one panel.
+template <int rows, int columns>
+HWY_NOINLINE void output_rows(const float* HWY_RESTRICT p, const float* HWY_RESTRICT v, std::int64_t keys, const float* rescale,
+                              float* HWY_RESTRICT out, std::int64_t out_stride) {
+  const F f;
+  VF sums[rows][columns];
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++) {
+    const VF factor = hn::Set(f, rescale[r]);
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) sums[r][c] = hn::Mul(factor, hn::Load(f, out + r * out_stride + c * lanes));
+  }
+  for (std::int64_t key = 0; key < keys; key++) {
+    VF value[columns];
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) value[c] = hn::Load(f, v + key * block_lanes + c * lanes);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+      const VF weight = hn::Set(f, p[key * score_stride + r]);
+#pragma GCC unroll 4
+      for (int c = 0; c < columns; c++) sums[r][c] = hn::MulAdd(weight, value[c], sums[r][c]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) hn::Store(sums[r][c], f, out + r * out_stride + c * lanes);
+  }
+}
+
+/// One panel of value channels, of `columns` vectors, for all queries of a block.
+template <int columns>
+void output_panel(const Tile& tile, const KeyRange* groups, const float* v, const float* rescale, float* out, std::int64_t out_stride) {
+  for (int row = 0; row < block_lanes;) {
+    // Weights outside of what the rows of a group see are exactly 0.
+    const KeyRange keys = groups++->within({tile.key, tile.key + tile.keys});
+    const std::int64_t first = keys.empty() ? 0 : keys.begin - tile.key, number = keys.empty() ? 0 : keys.end - keys.begin;
+    const float* p = tile.scores + first * score_stride + row;
+    const float* values = v + first * block_lanes;
+    float* to = out + row * out_stride;
+    const int rows = next_rows(block_lanes - row, micro_rows);
+    if (rows == 6) {
+      output_rows<6, columns>(p, values, number, rescale + row, to, out_stride);
+    } else {
+      output_rows<4, columns>(p, values, number, rescale + row, to, out_stride);
+    }
+    row += rows;
+  }
+}
+
+}  // namespace gnomon::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
