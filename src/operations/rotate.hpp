@@ -13,4 +13,8 @@ namespace gnomon {
 PositionGrid::Strides check_rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
                                    const RotateOptions& options);
 
+/// rotate of arguments that are checked already, with what check_rotate settled.
+void run_rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
+                const PositionGrid::Strides& strides, const RotateOptions& options);
+
 }  // namespace gnomon
