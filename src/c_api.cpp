@@ -8,10 +8,13 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "gnomon/attention.hpp"
 #include "gnomon/embed.hpp"
 #include "gnomon/frequencies.hpp"
 #include "gnomon/gnomon.h"
@@ -152,6 +155,38 @@ class CallerThreads final : public gnomon::Executor {
   const gnomon_executor& executor_;
 };
 
+/// A list of the caller's, or none.
+template <class Number>
+std::span<const Number> list_of(const Number* pointer, std::int64_t count) {
+  return pointer == nullptr ? std::span<const Number>() : std::span(pointer, static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+}
+
+gnomon::KeyIntervals intervals_of(const gnomon_attention_options& options, std::int64_t batch, std::int64_t queries, std::int64_t keys) {
+  const auto given = [](std::string_view name, std::int64_t value) -> std::optional<std::int64_t> {
+    if (value < 0) refuse(fmt::format("options.{}: expected at least 0, got {}", name, value));
+    return value == 0 ? std::nullopt : std::optional(value);
+  };
+  gnomon::MaskOptions result({options.causal != 0, given("window", options.window), given("chunk", options.chunk), options.keep_first},
+                             queries, keys);
+  result.alignment = choice<gnomon::Alignment>("options.alignment", options.alignment, {"GNOMON_LOWER_RIGHT", "GNOMON_TOP_LEFT"});
+  result.key_begin = list_of(options.key_begin, batch);
+  result.key_end = list_of(options.key_end, batch);
+  return gnomon::key_intervals(result);
+}
+
+std::vector<gnomon::BiasTable> bias_of(const gnomon_attention_options& options, std::int64_t heads) {
+  std::vector<gnomon::BiasTable> result;
+  if (options.slopes != nullptr) {
+    const auto slopes = list_of(options.slopes, heads);
+    result.emplace_back(gnomon::SlopeBias{{slopes.begin(), slopes.end()}, options.symmetric != 0});
+  }
+  if (options.distance_rows == nullptr) return result;
+  if (options.distances < 1) refuse(fmt::format("options.distances: expected at least 1, got {}", options.distances));
+  const auto rows = list_of(options.distance_rows, heads * options.distances);
+  result.emplace_back(gnomon::DistanceBias{heads, options.least, options.distances, {rows.begin(), rows.end()}});
+  return result;
+}
+
 }  // namespace
 
 const char* gnomon_version(void) { return GNOMON_VERSION; }
@@ -220,5 +255,25 @@ gnomon_status gnomon_add_positions(const gnomon_tensor* x, const gnomon_tensor* 
     const auto& rows = required("table", table);
     const gnomon::RowsView view(rows.data, dtype_of("table.dtype", rows.dtype), rows.rows, rows.width, rows.row_stride, rows.offset);
     gnomon::add_positions(view_of("x", x), view_of("out", out), view, positions_of(positions), {.scale = scale});
+  });
+}
+
+gnomon_status gnomon_attention(const gnomon_tensor* q, const gnomon_tensor* k, const gnomon_tensor* v, const gnomon_tensor* out,
+                               const gnomon_attention_options* options, const gnomon_executor* executor) {
+  return guarded([&] {
+    const auto query = view_of("q", q), key = view_of("k", k);
+    const gnomon_attention_options given = options == nullptr ? gnomon_attention_options{} : *options;
+    const auto intervals = intervals_of(given, query.shape[0], query.shape[2], key.shape[2]);
+    const auto bias = bias_of(given, query.shape[1]);
+    gnomon::AttentionOptions call;
+    if (given.scale != 0) call.scale = given.scale;
+    if (given.softcap != 0) call.softcap = given.softcap;
+    call.bias = bias;
+    call.mask = &intervals;
+    call.sink_logits = list_of(given.sink_logits, query.shape[1]);
+    call.log_sum_exp = given.log_sum_exp;
+    std::optional<CallerThreads> threads;
+    if (executor != nullptr) call.executor = &threads.emplace(*executor);
+    gnomon::attention(query, key, view_of("v", v), view_of("out", out), call);
   });
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ⑤ The C ABI: exact rotary frequencies, tables of cos and sin, rotate and add_positions, for C99 and for whatever calls C. This header is
- * the manual; docs/c.md has a program that runs.
+/* ⑤ The C ABI: exact rotary frequencies, tables of cos and sin, rotate, add_positions and attention, for C99 and for whatever calls C. This
+ * header is the manual; docs/c.md has a program that runs.
  *
  *   Failure    A function that can fail returns a gnomon_status, GNOMON_OK being 0, and leaves a sentence that names the argument, what was
  *              expected and what was got: gnomon_last_error(). After a failure the arguments named as results are as they were. No
@@ -173,6 +173,50 @@ typedef struct gnomon_rows {
  * Source: Vaswani et al. 2017, Attention Is All You Need, arXiv:1706.03762, section 3.5. */
 GNOMON_API gnomon_status gnomon_add_positions(const gnomon_tensor* x, const gnomon_tensor* out, const gnomon_rows* table,
                                               const gnomon_positions* positions, double scale);
+
+typedef int32_t gnomon_alignment;
+enum {
+  GNOMON_LOWER_RIGHT = 0, /* the last query stands at the last key: a cache */
+  GNOMON_TOP_LEFT = 1     /* query 0 stands at key 0 */
+};
+
+/* What attention does beside softmax(q k^T / sqrt(D)) v. Fill it with zeros, then set what differs: zeros and null mean none of it. */
+typedef struct gnomon_attention_options {
+  double scale;   /* of q k^T; 0: 1 / sqrt(D) */
+  double softcap; /* c: scores become c tanh(score / c); 0: none */
+
+  /* The mask. */
+  int32_t causal; /* not 0: a query sees no key after its own */
+  gnomon_alignment alignment;
+  int64_t window;           /* causal: keys seen, the query's own included; else |i - j| <= window / 2; 0: all */
+  int64_t chunk;            /* keys of the same chunk only; 0: none */
+  int64_t keep_first;       /* the first keys, seen through window and chunk */
+  const int32_t* key_begin; /* (B): the first key that exists in each row, or null */
+  const int32_t* key_end;   /* (B): the key past the last that exists in each row, or null */
+
+  /* Scores by distance, key - query; both are summed. */
+  const float* slopes;        /* (Hq): -slope |distance|, or null */
+  int32_t symmetric;          /* not 0: keys after the query are penalised too */
+  const float* distance_rows; /* (Hq, distances): a value for each distance from `least` on, the value at an end beyond it; or null */
+  int64_t least;
+  int64_t distances;
+
+  const float* sink_logits; /* (Hq): a logit that only adds to the denominator, or null */
+  float* log_sum_exp;       /* (B,Hq,Tq), written, or null: natural logarithm of the denominator */
+} gnomon_attention_options;
+
+/* softmax(softcap(scale q k^T) + scores by distance, mask) v; nothing is ever Tq x Tk.
+ *
+ *   q         (B,Hq,Tq,D)
+ *   k, v      (B,Hk,Tk,D) and (B,Hk,Tk,Dv), Hq a multiple of Hk
+ *   out       (B,Hq,Tq,Dv), memory of its own; a query that sees no key gets zeros
+ *   options   or null for none
+ *   executor  or null for the calling thread alone; the result does not depend on it
+ *
+ * One dtype for all four; f64 runs a double reference, the other types the kernel of this CPU, which accumulates in float.
+ * Source: Vaswani et al. 2017, Attention Is All You Need, arXiv:1706.03762, eq. 1. */
+GNOMON_API gnomon_status gnomon_attention(const gnomon_tensor* q, const gnomon_tensor* k, const gnomon_tensor* v, const gnomon_tensor* out,
+                                          const gnomon_attention_options* options, const gnomon_executor* executor);
 
 #ifdef __cplusplus
 }

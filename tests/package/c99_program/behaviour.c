@@ -217,6 +217,38 @@ static void added_positions(void) {
   expect_failure(gnomon_add_positions(&tokens, &tokens, NULL, &first, 1), GNOMON_INVALID_ARGUMENT, "table: ");
 }
 
+/* The third row of T16 (d): slope 0.5 and two keys before the query. */
+static void attended(void) {
+  float q[2] = {1, 0}, k[6] = {1, 0, 0, 1, 1, 1}, v[3] = {1, 2, 3}, out[1] = {-1}, log_sum_exp[1] = {0};
+  const float slope[1] = {0.5f}, row[3] = {-1, -0.5f, 0};
+  const int32_t short_by_one[1] = {2};
+  const gnomon_tensor query = {q, GNOMON_F32, {1, 1, 1, 2}, {2, 2, 2, 1}}, keys = {k, GNOMON_F32, {1, 1, 3, 2}, {6, 6, 2, 1}},
+                      values = {v, GNOMON_F32, {1, 1, 3, 1}, {3, 3, 1, 1}}, result = {out, GNOMON_F32, {1, 1, 1, 1}, {1, 1, 1, 1}};
+  gnomon_attention_options options;
+  memset(&options, 0, sizeof options);
+  options.causal = 1;
+  options.slopes = slope;
+  options.log_sum_exp = log_sum_exp;
+  expect(gnomon_attention(&query, &keys, &values, &result, &options, NULL) == GNOMON_OK, "attention");
+  expect(fabs(out[0] - 2.37920998108) < 1e-6, "T16 (d)");
+  expect(fabs(log_sum_exp[0] - 1.21814) < 1e-3, "the logarithm of its denominator");
+  options.slopes = NULL;
+  options.distance_rows = row;
+  options.least = -2;
+  options.distances = 3;
+  expect(gnomon_attention(&query, &keys, &values, &result, &options, NULL) == GNOMON_OK, "attention with a row");
+  expect(fabs(out[0] - 2.37920998108) < 1e-6, "the same as a row for each distance");
+  expect(gnomon_attention(&query, &keys, &values, &result, NULL, NULL) == GNOMON_OK && fabs(out[0] - 2.37920998108) > 1e-2,
+         "without a bias it is another value");
+  options.key_end = short_by_one;
+  options.window = 1;
+  expect(gnomon_attention(&query, &keys, &values, &result, &options, NULL) == GNOMON_OK && out[0] == 2, "one key of a shorter row");
+  options.window = -1;
+  expect_failure(gnomon_attention(&query, &keys, &values, &result, &options, NULL), GNOMON_INVALID_ARGUMENT, "options.window: ");
+  expect_failure(gnomon_attention(&query, &keys, &values, &query, NULL, NULL), GNOMON_INVALID_ARGUMENT, "out: ");
+  expect_failure(gnomon_attention(NULL, &keys, &values, &result, NULL, NULL), GNOMON_INVALID_ARGUMENT, "q: ");
+}
+
 static void* see_no_error(void* seen) {
   *(int*)seen = strcmp(gnomon_last_error(), "") == 0;
   return NULL;
@@ -251,6 +283,7 @@ int main(void) {
   rotations(rotary);
   queries_and_keys(rotary);
   added_positions();
+  attended();
   gnomon_rotary_destroy(rotary);
   threads();
   no_memory();
