@@ -23,6 +23,7 @@
 
 // ④ what the hot loop does
 #include "gnomon/attention.hpp"
+#include "gnomon/attention_statistics.hpp"
 #include "gnomon/embed.hpp"
 #include "gnomon/kv_cache.hpp"
 #include "gnomon/layout.hpp"
