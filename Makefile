@@ -86,6 +86,7 @@ bench: build  ## speed: the kernels against a plain read and write, and against 
 	$(BIN)/gnomon bench rotate
 	cmake --preset $(PRESET) && cmake --build build/$(PRESET) --target bench_read_model && build/$(PRESET)/bench/bench_read_model
 	$(BIN)/python bench/compare.py
+	$(BIN)/python bench/compare_attention.py
 
 clean:  ## remove what was built (.venv stays)
 	rm -rf build dist
