@@ -61,6 +61,24 @@ HWY_INLINE void widen_row(const typename Elements::Element* x, std::int64_t numb
   for (; i % lanes != 0; i++) to[i] = 0;
 }
 
+/// Rows of `number` channels become rows of block_lanes. What it returns is 0, but NaN where there was a NaN or an infinity.
+template <class Elements>
+HWY_NOINLINE VF pack_panel(const typename Elements::Element* x, std::int64_t stride, std::int64_t rows, std::int64_t number, float* to) {
+  VF unusual = hn::Zero(F());
+  for (std::int64_t row = 0; row < rows; row++, x += stride, to += block_lanes) {
+    if (number == block_lanes) {
+      widen_row<Elements>(x, block_lanes, to);
+    } else {
+      widen_row<Elements>(x, number, to);
+    }
+    for (std::int64_t i = 0; i < number; i += lanes) {
+      const VF value = hn::Load(F(), to + i);
+      unusual = hn::Add(unusual, hn::Sub(value, value));
+    }
+  }
+  return unusual;
+}
+
 /// Writes `number` elements times a factor.
 template <class Elements>
 HWY_INLINE void narrow_row(const float* x, float factor, std::int64_t number, typename Elements::Element* to) {
@@ -69,6 +87,36 @@ HWY_INLINE void narrow_row(const float* x, float factor, std::int64_t number, ty
   for (; i + lanes <= number; i += lanes) Elements::store(hn::Mul(hn::LoadU(F(), x + i), hn::Set(F(), factor)), to + i);
 #endif
   for (; i < number; i++) to[i] = Elements::narrow(x[i] * factor);
+}
+
+/// to[t * block_lanes + lane] = rows[lane * stride + t] * factors[lane], for one vector of lanes. Rows are readable up to a multiple of 4.
+inline void transpose(const float* rows, std::int64_t stride, const float* factors, std::int64_t width, float* to) {
+  std::int64_t t = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const F f;
+  const VF factor = hn::Load(f, factors);
+  // The same four channels of four neighbouring queries in each 128-bit block.
+  const auto block = [&](std::int64_t first) HWY_ATTR {
+    VF quads = hn::LoadDup128(f, rows + first * stride + t);
+    for (int lane = 4; lane < lanes; lane += 4) {
+      const auto below = hn::FirstN(f, static_cast<std::size_t>(lane));
+      quads = hn::IfThenElse(below, quads, hn::LoadDup128(f, rows + (first + lane) * stride + t));
+    }
+    return quads;
+  };
+  for (; t < width; t += 4) {
+    const VF a = block(0), b = block(1), c = block(2), d = block(3);
+    const VF low = hn::InterleaveLower(f, a, c), low2 = hn::InterleaveLower(f, b, d);
+    const VF high = hn::InterleaveUpper(f, a, c), high2 = hn::InterleaveUpper(f, b, d);
+    const VF turned[] = {hn::InterleaveLower(f, low, low2), hn::InterleaveUpper(f, low, low2), hn::InterleaveLower(f, high, high2),
+                         hn::InterleaveUpper(f, high, high2)};
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(4, width - t); i++)
+      hn::Store(hn::Mul(turned[i], factor), f, to + (t + i) * block_lanes);
+  }
+#endif
+  for (; t < width; t++) {
+    for (int lane = 0; lane < lanes; lane++) to[t * block_lanes + lane] = rows[lane * stride + t] * factors[lane];
+  }
 }
 
 /// Rows of float32 turned in place: those of `tokens` tokens from `token`.
@@ -95,6 +143,7 @@ struct Block {
   LaneIntervals lists{};
   BlockKeys keys;
   KeyRange groups[block_lanes / 4];  // what each group of rows of P V sees
+  KeyRange by_vector[vectors];
 };
 
 /// What all tasks of a call share.
@@ -174,6 +223,7 @@ class Worker {
       *to++ = seen_by(block.lists, row, rows);
       row += rows;
     }
+    for (int c = 0; c < vectors; c++) block.by_vector[c] = seen_by(block.lists, c * lanes, lanes);
     std::fill_n(block.maximum, block_lanes, minus_infinity);
     std::fill_n(block.sum, block_lanes, 0.0f);
     std::fill_n(block.out, block_lanes * shared_.value_stride, 0.0f);
@@ -197,11 +247,11 @@ class Worker {
       widen_row<Elements>(row_of(job_.q, block.b, block.head, block.query + lane), job_.width, rows + lane * shared_.k_stride);
     if (job_.rotate_queries != nullptr)
       rotate_rows(*job_.rotate_queries, false, block.b, block.query, block.queries, rows, shared_.k_stride);
-    for (std::int64_t lane = 0; lane < block_lanes; lane++) {
-      const float factor = lane < block.queries ? factor_of(block.b, block.query + lane) : 0;
-      const float* row = rows + lane * shared_.k_stride;
-      for (std::int64_t t = 0; t < job_.width; t++) block.q[t * block_lanes + lane] = lane < block.queries ? row[t] * factor : 0;
-    }
+    for (std::int64_t lane = block.queries; lane < block_lanes; lane++) std::fill_n(rows + lane * shared_.k_stride, shared_.k_stride, 0.0f);
+    HWY_ALIGN float factors[block_lanes] = {};
+    for (std::int64_t lane = 0; lane < block.queries; lane++) factors[lane] = factor_of(block.b, block.query + lane);
+    for (int c = 0; c < vectors; c++)
+      transpose(rows + c * lanes * shared_.k_stride, shared_.k_stride, factors + c * lanes, job_.width, block.q + c * lanes);
   }
 
   float factor_of(std::int64_t b, std::int64_t query) const {
@@ -216,15 +266,33 @@ class Worker {
     const std::int64_t keys = shared_.cut.keys, first = all.begin / keys, last = (all.end - 1) / keys;
     const auto& middle = blocks_[static_cast<std::size_t>(unit.blocks - 1)];
     const std::int64_t centre = std::clamp<std::int64_t>(middle.lists.diagonal[middle.queries - 1] / keys, first, last);
-    visit(unit, all, centre);
+    std::int64_t index = centre;
     for (std::int64_t step = 1; step <= std::max(centre - first, last - centre); step++) {
-      if (centre - step >= first) visit(unit, all, centre - step);
-      if (centre + step <= last) visit(unit, all, centre + step);
+      for (const std::int64_t next : {centre - step, centre + step}) {
+        if (next < first || next > last) continue;
+        look_ahead(unit, all.within(tile_range(next)));
+        visit(unit, all.within(tile_range(index)));
+        index = next;
+      }
     }
+    ahead_.rows = 0;
+    visit(unit, all.within(tile_range(index)));
   }
 
-  void visit(const AttentionUnit& unit, const KeyRange& all, std::int64_t index) {
-    const KeyRange tile = all.within({index * shared_.cut.keys, (index + 1) * shared_.cut.keys});
+  KeyRange tile_range(std::int64_t index) const { return {index * shared_.cut.keys, (index + 1) * shared_.cut.keys}; }
+
+  void look_ahead(const AttentionUnit& unit, const KeyRange& tile) {
+    constexpr auto size = static_cast<std::int64_t>(sizeof(Element));
+    ahead_ = {reinterpret_cast<const char*>(row_of(job_.k, unit.b, unit.kv_head, tile.begin)),
+              reinterpret_cast<const char*>(row_of(job_.v, unit.b, unit.kv_head, tile.begin)),
+              job_.k.strides[2] * size,
+              job_.v.strides[2] * size,
+              job_.width * size,
+              job_.value_width * size,
+              tile.end - tile.begin};
+  }
+
+  void visit(const AttentionUnit& unit, const KeyRange& tile) {
     bool prepared = false;
     for (std::int64_t i = 0; i < unit.blocks; i++) {
       auto& block = blocks_[static_cast<std::size_t>(i)];
@@ -251,24 +319,21 @@ class Worker {
         widen_row<Elements>(row_of(job_.k, unit.b, unit.kv_head, tile.begin + j), job_.width, k_.at(j * keys_stride_));
       if (job_.rotate_keys != nullptr) rotate_rows(*job_.rotate_keys, true, unit.b, tile.begin, keys, k_.at(0), keys_stride_);
     }
-    VF unusual = hn::Zero(F());
-    for (std::int64_t j = 0; j < keys; j++) {
-      const Element* x = row_of(job_.v, unit.b, unit.kv_head, tile.begin + j);
-      for (std::int64_t d = 0; d < job_.value_width; d += block_lanes) {
-        float* to = v_.at(d * shared_.cut.keys + j * block_lanes);
-        const std::int64_t number = std::min<std::int64_t>(block_lanes, job_.value_width - d);
-        widen_row<Elements>(x + d, number, to);
-        for (std::int64_t i = 0; i < number; i += lanes) {
-          const VF value = hn::Load(F(), to + i);
-          unusual = hn::Add(unusual, hn::Sub(value, value));  // 0, but NaN for NaN and infinities
-        }
-      }
-    }
-    unusual_values_ = !hn::AllTrue(F(), hn::Eq(unusual, hn::Zero(F())));
+    unusual_values_ = pack_values(row_of(job_.v, unit.b, unit.kv_head, tile.begin), keys);
     if (unusual_values_) {
       float* const end = v_.at(shared_.cut.keys * round_up(shared_.value_stride, block_lanes));
       for (float* value = v_.at(0); value != end; value++) *value = std::isfinite(*value) ? *value : 0;
     }
+  }
+
+  /// Values in panels of block_lanes channels. Returns whether there is a NaN or an infinity among them.
+  bool pack_values(const Element* x, std::int64_t keys) {
+    VF unusual = hn::Zero(F());
+    for (std::int64_t d = 0; d < job_.value_width; d += block_lanes) {
+      const std::int64_t number = std::min<std::int64_t>(block_lanes, job_.value_width - d);
+      unusual = hn::Add(unusual, pack_panel<Elements>(x + d, job_.v.strides[2], keys, number, v_.at(d * shared_.cut.keys)));
+    }
+    return !hn::AllTrue(F(), hn::Eq(unusual, hn::Zero(F())));
   }
 
   void attend(Block& block, const KeyRange& part) {
@@ -280,19 +345,17 @@ class Worker {
     tile.lists = &block.lists;
     tile.seen_by_all = block.keys.seen_by_all;
     tile.kept_by_all = block.keys.kept_by_all;
+    tile.by_vector = block.by_vector;
+    tile.ahead = &ahead_;
     const DistanceRow distances(job_.bias, block.head);
     const bool by_row = shared_.by_distance && block.keys.consecutive;
     if (by_row) {
       distances.fill(part.end - 1 - block.lists.diagonal[0], block_lanes + tile.keys - 1, row_.at(0));
       tile.row_bias = row_.at(tile.keys - 1);
     }
-    const float* k = keys_ + (part.begin - tile_.begin) * keys_stride_;
+    const Operands operands{keys_ + (part.begin - tile_.begin) * keys_stride_, keys_stride_, block.q, job_.width};
     std::copy_n(block.maximum, block_lanes, tile.maximum);
-    if (by_row && !shared_.softcap) {
-      score<true>(tile, k, keys_stride_, block.q, job_.width);
-    } else {
-      score<false>(tile, k, keys_stride_, block.q, job_.width);
-    }
+    by_row && !shared_.softcap ? score<true>(tile, operands) : score<false>(tile, operands);
     const MaskReader mask(job_.mask, block.b, block.head, block.query, block.queries);
     if (shared_.softcap || shared_.mask || (shared_.by_distance && !by_row)) {
       if (shared_.softcap) cap_scores(tile, job_.softcap);
@@ -372,6 +435,7 @@ class Worker {
   std::vector<std::int32_t> lists_;
   std::vector<Block> blocks_;
   KeyRange tile_;                // the tile prepared
+  Ahead ahead_;                  // the next one
   const float* keys_ = nullptr;  // its keys, as they lie or in k_
   std::int64_t keys_stride_ = 0;
   bool unusual_values_ = false;
