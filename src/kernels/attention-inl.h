@@ -144,6 +144,7 @@ struct Block {
   BlockKeys keys;
   KeyRange groups[block_lanes / 4];  // what each group of rows of P V sees
   KeyRange by_vector[vectors];
+  float norm = 0;  // the greatest of a query, as its scores have it
 };
 
 /// What all tasks of a call share.
@@ -152,6 +153,7 @@ struct Shared {
   AttentionCut cut;
   std::int64_t k_stride, value_stride;
   bool by_distance = false, softcap = false, mask = false;
+  std::vector<float> key_norms;  // (batch, kv_heads, tiles): the greatest of each tile of keys; empty where none can be skipped
 
   explicit Shared(const AttentionJob& job_)
       : job(job_),
@@ -162,6 +164,57 @@ struct Shared {
         softcap(job_.softcap != 0),
         mask(job_.mask.data != nullptr) {}
 };
+
+/// The greatest norm of some rows; NaN where there is one.
+template <class Elements>
+float greatest_norm(const typename Elements::Element* x, std::int64_t stride, std::int64_t rows, std::int64_t width) {
+  float most = 0;
+  for (std::int64_t row = 0; row < rows; row++, x += stride) {
+    VF sums = hn::Zero(F());
+    std::int64_t t = 0;
+#if HWY_TARGET != HWY_SCALAR
+    for (; t + lanes <= width; t += lanes) {
+      const VF values = Elements::load(x + t);
+      sums = hn::MulAdd(values, values, sums);
+    }
+#endif
+    float square = hn::GetLane(hn::SumOfLanes(F(), sums));
+    for (; t < width; t++) square += Elements::widen(x[t]) * Elements::widen(x[t]);
+    if (!(square <= most)) most = square;
+  }
+  return std::sqrt(most);
+}
+
+/// Whether norms bound the scores that biases by distance are added to.
+inline bool can_skip(const AttentionJob& job) {
+  const auto* rotation = job.rotate_keys;
+  return job.skip && !job.bias.empty() && !(job.mask.data != nullptr && job.mask.additive) &&
+         (rotation == nullptr || (rotation->table == nullptr && rotation->log_magnitude == nullptr));
+}
+
+template <class Elements>
+std::vector<float> key_norms(const AttentionJob& job, const AttentionCut& cut) {
+  using Element = typename Elements::Element;
+  const std::int64_t tiles = (job.keys + cut.keys - 1) / cut.keys;
+  const float magnitude = job.rotate_keys == nullptr ? 1 : std::max(1.0f, std::abs(job.rotate_keys->magnitude));
+  std::vector<float> norms(static_cast<std::size_t>(job.batch * job.kv_heads * tiles));
+  const auto fill = [&](std::size_t head) {
+    const auto b = static_cast<std::int64_t>(head) / job.kv_heads, h = static_cast<std::int64_t>(head) % job.kv_heads;
+    const auto* x = static_cast<const Element*>(job.k.data) + b * job.k.strides[0] + h * job.k.strides[1];
+    for (std::int64_t i = 0; i < tiles; i++) {
+      const std::int64_t key = i * cut.keys;
+      norms[head * static_cast<std::size_t>(tiles) + static_cast<std::size_t>(i)] =
+          magnitude * greatest_norm<Elements>(x + key * job.k.strides[2], job.k.strides[2], std::min(cut.keys, job.keys - key), job.width);
+    }
+  };
+  const auto heads = static_cast<std::size_t>(job.batch * job.kv_heads);
+  if (job.executor != nullptr && heads > 1) {
+    job.executor->run(heads, fill);
+  } else {
+    for (std::size_t head = 0; head < heads; head++) fill(head);
+  }
+  return norms;
+}
 
 /// The scratch of one thread, and what it does with units of work.
 template <class Elements>
@@ -252,6 +305,20 @@ class Worker {
     for (std::int64_t lane = 0; lane < block.queries; lane++) factors[lane] = factor_of(block.b, block.query + lane);
     for (int c = 0; c < vectors; c++)
       transpose(rows + c * lanes * shared_.k_stride, shared_.k_stride, factors + c * lanes, job_.width, block.q + c * lanes);
+    if (!shared_.key_norms.empty()) block.norm = norm_of_queries(block);
+  }
+
+  float norm_of_queries(const Block& block) const {
+    VF most = hn::Zero(F());
+    for (int c = 0; c < block_lanes; c += lanes) {
+      VF sums = hn::Zero(F());
+      for (std::int64_t t = 0; t < job_.width; t++) {
+        const VF values = hn::Load(F(), block.q + t * block_lanes + c);
+        sums = hn::MulAdd(values, values, sums);
+      }
+      most = hn::Max(sums, most);
+    }
+    return std::sqrt(hn::GetLane(hn::MaxOfLanes(F(), most)));
   }
 
   float factor_of(std::int64_t b, std::int64_t query) const {
@@ -299,11 +366,38 @@ class Worker {
       for (const auto& range : {block.keys.kept, block.keys.seen}) {
         const KeyRange part = range.within(tile);
         if (part.empty()) continue;
+        const bool by_row = shared_.by_distance && block.keys.consecutive;
+        if (by_row) fill_row(block, part);
+        if (by_row && !shared_.key_norms.empty() && weighs_nothing(block, part)) continue;
         if (!prepared) prepare(unit, tile);
         prepared = true;
         attend(block, part);
       }
     }
+  }
+
+  /// The bias of a tile, by distance.
+  void fill_row(const Block& block, const KeyRange& part) {
+    const DistanceRow distances(job_.bias, block.head);
+    distances.fill(part.end - 1 - block.lists.diagonal[0], block_lanes + part.end - part.begin - 1, row_.at(0));
+  }
+
+  /// Whether no score of a tile comes within 2^-126.5 of what every query has seen already: then all its weights are exactly 0, and
+  /// nothing is changed by leaving it out.
+  bool weighs_nothing(const Block& block, const KeyRange& part) const {
+    float floor = std::numeric_limits<float>::infinity();
+    for (std::int64_t lane = 0; lane < block.queries; lane++) {
+      const bool blind = block.lists.begin[lane] >= block.lists.end[lane] && block.lists.first[lane] >= block.lists.keep_end[lane];
+      if (!blind) floor = std::min(floor, block.maximum[lane]);
+    }
+    const float bias = *std::max_element(row_.at(0), row_.at(block_lanes + part.end - part.begin - 1));
+    const std::int64_t tiles = (job_.keys + shared_.cut.keys - 1) / shared_.cut.keys;
+    const std::int64_t kv_head = block.head / (job_.heads / job_.kv_heads);
+    const std::int64_t at = (block.b * job_.kv_heads + kv_head) * tiles + part.begin / shared_.cut.keys;
+    const float product = block.norm * shared_.key_norms[static_cast<std::size_t>(at)];
+    // 1e-4 and 1e-6 are more than the roundings of the sums that make a score.
+    const float most = product * 1.0001f + bias + 1e-6f * (std::abs(bias) + std::abs(floor));
+    return most < floor - 128;
   }
 
   void prepare(const AttentionUnit& unit, const KeyRange& tile) {
@@ -347,12 +441,8 @@ class Worker {
     tile.kept_by_all = block.keys.kept_by_all;
     tile.by_vector = block.by_vector;
     tile.ahead = &ahead_;
-    const DistanceRow distances(job_.bias, block.head);
     const bool by_row = shared_.by_distance && block.keys.consecutive;
-    if (by_row) {
-      distances.fill(part.end - 1 - block.lists.diagonal[0], block_lanes + tile.keys - 1, row_.at(0));
-      tile.row_bias = row_.at(tile.keys - 1);
-    }
+    if (by_row) tile.row_bias = row_.at(tile.keys - 1);
     const Operands operands{keys_ + (part.begin - tile_.begin) * keys_stride_, keys_stride_, block.q, job_.width};
     std::copy_n(block.maximum, block_lanes, tile.maximum);
     by_row && !shared_.softcap ? score<true>(tile, operands) : score<false>(tile, operands);
@@ -360,7 +450,7 @@ class Worker {
     if (shared_.softcap || shared_.mask || (shared_.by_distance && !by_row)) {
       if (shared_.softcap) cap_scores(tile, job_.softcap);
       if (shared_.softcap && by_row) add_distances(tile);
-      if (shared_.by_distance && !by_row) add_distances_by_lane(tile, distances);
+      if (shared_.by_distance && !by_row) add_distances_by_lane(tile, DistanceRow(job_.bias, block.head));
       if (shared_.mask) mask.add(tile);
       finish_scores(tile, block.maximum);
     }
@@ -444,7 +534,8 @@ class Worker {
 /// Every task takes its scratch once and then draws units, so that the order of the work and who does it change nothing.
 template <class Elements>
 void run_units(const AttentionJob& job) {
-  const Shared shared(job);
+  Shared shared(job);
+  if (can_skip(job)) shared.key_norms = key_norms<Elements>(job, shared.cut);
   const auto units = attention_units(job, shared.cut);
   std::atomic<std::size_t> next{0};
   const auto draw = [&](std::size_t) {

@@ -44,7 +44,12 @@ constexpr int next_rows(std::int64_t left, int most) {
 HWY_INLINE VF exp2_of_nonpositive(VF t) {
   const F f;
   const VF magic = hn::Set(f, 0x1.8p23f + 127);  // rounds to a whole number and leaves it, biased as an exponent, in the lower bits
-  t = hn::Max(hn::Set(f, -127.0f), t);           // where the biased exponent is 0, which is a power of 0; in this order for NaN
+  const VF least = hn::Set(f, -127.0f);          // where the biased exponent is 0, which is a power of 0
+#if HWY_TARGET == HWY_SCALAR
+  t = hn::IfThenElse(hn::Lt(t, least), least, t);
+#else
+  t = hn::Max(least, t);  // in this order for NaN
+#endif
   const VF rounded = hn::Add(t, magic);
   const VF x = hn::Sub(t, hn::Sub(rounded, magic));
   VF p = hn::MulAdd(hn::Set(f, 1.5461448e-4f), x, hn::Set(f, 1.3390867e-3f));
