@@ -42,11 +42,13 @@ class Floats {
 
 constexpr std::int64_t round_up(std::int64_t number, std::int64_t unit) { return (number + unit - 1) / unit * unit; }
 
-/// Tiles of wide heads are smaller, so that the scratch of a task stays below 2 MiB.
+/// Units of many queries share what is prepared, as long as there are enough of them for many threads. Those of wide heads are smaller, and
+/// their tiles too, so that the scratch of a task stays below 2 MiB. Nothing here may depend on the executor: the order of the work does on
+/// this, and with it the last bit.
 inline AttentionCut cut_for(const AttentionJob& job) {
-  const std::int64_t widest = std::max(job.width, job.value_width);
-  std::int64_t queries = unit_lanes;
-  while (queries > block_lanes && queries * (job.width + job.value_width) > (1 << 18)) queries /= 2;
+  const std::int64_t widest = std::max(job.width, job.value_width), rows = job.batch * job.heads * job.queries;
+  std::int64_t queries = rows >= 32 * most_unit_lanes ? most_unit_lanes : most_unit_lanes / 2;
+  while (queries > block_lanes && queries * (job.width + job.value_width) > (1 << 17)) queries /= 2;
   return {block_lanes, queries / block_lanes, widest > 512 ? tile_keys / 4 : widest > 192 ? tile_keys / 2 : tile_keys};
 }
 
@@ -119,16 +121,19 @@ inline void transpose(const float* rows, std::int64_t stride, const float* facto
   }
 }
 
-/// Rows of float32 turned in place: those of `tokens` tokens from `token`.
-inline void rotate_rows(const RotateJob& rotation, bool keys, std::int64_t b, std::int64_t token, std::int64_t tokens, float* rows,
-                        std::int64_t stride) {
+/// Rows of float32, those of `tokens` tokens from `token`, turned on their way to others (or in place).
+inline void rotate_rows(const RotateJob& rotation, bool keys, std::int64_t b, std::int64_t token, std::int64_t tokens, const float* rows,
+                        std::int64_t stride, float* to, std::int64_t to_stride) {
+  // Tokens are counted from 0, where there may be no memory: the addresses are worked out as numbers.
+  const auto start = [token](const float* first, std::int64_t step) {
+    return reinterpret_cast<std::uintptr_t>(first) - static_cast<std::uintptr_t>(token * step) * sizeof(float);
+  };
   RotateTensor tensor;
-  // Tokens are counted from 0, where there is no memory: the address is worked out as a number.
-  tensor.out =
-      reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(rows) - static_cast<std::uintptr_t>(token * stride) * sizeof(float));
-  tensor.x = tensor.out;
+  tensor.x = reinterpret_cast<const void*>(start(rows, stride));
+  tensor.out = reinterpret_cast<void*>(start(to, to_stride));
   tensor.heads = 1;
-  tensor.x_strides[2] = tensor.out_strides[2] = stride;
+  tensor.x_strides[2] = stride;
+  tensor.out_strides[2] = to_stride;
   tensor.reciprocal = keys;
   RotateJob job = rotation;
   job.tensors = {&tensor, 1};
@@ -185,10 +190,18 @@ float greatest_norm(const typename Elements::Element* x, std::int64_t stride, st
   return std::sqrt(most);
 }
 
+/// Whether the values of a bias lie far enough apart to leave a weight of 0.
+inline bool reaches_far(const BiasTable& table) {
+  const auto* bias = std::get_if<DistanceBias>(&table);
+  if (bias == nullptr) return true;
+  const auto [least, most] = std::minmax_element(bias->values.begin(), bias->values.end());
+  return *most - *least > 80;
+}
+
 /// Whether norms bound the scores that biases by distance are added to.
 inline bool can_skip(const AttentionJob& job) {
   const auto* rotation = job.rotate_keys;
-  return job.skip && !job.bias.empty() && !(job.mask.data != nullptr && job.mask.additive) &&
+  return job.skip && std::any_of(job.bias.begin(), job.bias.end(), reaches_far) && !(job.mask.data != nullptr && job.mask.additive) &&
          (rotation == nullptr || (rotation->table == nullptr && rotation->log_magnitude == nullptr));
 }
 
@@ -299,7 +312,7 @@ class Worker {
     for (std::int64_t lane = 0; lane < block.queries; lane++)
       widen_row<Elements>(row_of(job_.q, block.b, block.head, block.query + lane), job_.width, rows + lane * shared_.k_stride);
     if (job_.rotate_queries != nullptr)
-      rotate_rows(*job_.rotate_queries, false, block.b, block.query, block.queries, rows, shared_.k_stride);
+      rotate_rows(*job_.rotate_queries, false, block.b, block.query, block.queries, rows, shared_.k_stride, rows, shared_.k_stride);
     for (std::int64_t lane = block.queries; lane < block_lanes; lane++) std::fill_n(rows + lane * shared_.k_stride, shared_.k_stride, 0.0f);
     HWY_ALIGN float factors[block_lanes] = {};
     for (std::int64_t lane = 0; lane < block.queries; lane++) factors[lane] = factor_of(block.b, block.query + lane);
@@ -403,21 +416,29 @@ class Worker {
   void prepare(const AttentionUnit& unit, const KeyRange& tile) {
     tile_ = tile;
     const std::int64_t keys = tile.end - tile.begin;
-    if (std::is_same_v<Elements, ElementsF32> && job_.rotate_keys == nullptr) {
-      keys_ = reinterpret_cast<const float*>(row_of(job_.k, unit.b, unit.kv_head, tile.begin));
-      keys_stride_ = job_.k.strides[2];
-    } else {
-      keys_ = k_.at(0);
-      keys_stride_ = shared_.k_stride;
-      for (std::int64_t j = 0; j < keys; j++)
-        widen_row<Elements>(row_of(job_.k, unit.b, unit.kv_head, tile.begin + j), job_.width, k_.at(j * keys_stride_));
-      if (job_.rotate_keys != nullptr) rotate_rows(*job_.rotate_keys, true, unit.b, tile.begin, keys, k_.at(0), keys_stride_);
-    }
+    prepare_keys(row_of(job_.k, unit.b, unit.kv_head, tile.begin), unit.b, keys);
     unusual_values_ = pack_values(row_of(job_.v, unit.b, unit.kv_head, tile.begin), keys);
     if (unusual_values_) {
       float* const end = v_.at(shared_.cut.keys * round_up(shared_.value_stride, block_lanes));
       for (float* value = v_.at(0); value != end; value++) *value = std::isfinite(*value) ? *value : 0;
     }
+  }
+
+  /// Float32 keys are read where they lie; others are widened, and turned, first.
+  void prepare_keys(const Element* k, std::int64_t b, std::int64_t keys) {
+    if constexpr (std::is_same_v<Elements, ElementsF32>) {
+      keys_ = k;
+      keys_stride_ = job_.k.strides[2];
+      if (job_.rotate_keys == nullptr) return;
+    } else {
+      for (std::int64_t j = 0; j < keys; j++) widen_row<Elements>(k + j * job_.k.strides[2], job_.width, k_.at(j * shared_.k_stride));
+      keys_ = k_.at(0);
+      keys_stride_ = shared_.k_stride;
+    }
+    if (job_.rotate_keys != nullptr)
+      rotate_rows(*job_.rotate_keys, true, b, tile_.begin, keys, keys_, keys_stride_, k_.at(0), shared_.k_stride);
+    keys_ = k_.at(0);
+    keys_stride_ = shared_.k_stride;
   }
 
   /// Values in panels of block_lanes channels. Returns whether there is a NaN or an infinity among them.

@@ -72,10 +72,14 @@ class DistanceRow {
     }
   }
   void add(const DistanceBias& bias, std::int64_t distance, std::int64_t number, double* sums) const {
+    // Beyond the last value, within, and before the first.
     const float* values = bias.values.data() + head_ * bias.distances;
-    for (std::int64_t x = 0; x < number; x++) {
-      sums[x] += static_cast<double>(values[std::clamp<std::int64_t>(distance - x - bias.least, 0, bias.distances - 1)]);
-    }
+    const std::int64_t last = bias.distances - 1, start = distance - bias.least;
+    const std::int64_t within = std::clamp<std::int64_t>(start - last, 0, number),
+                       before = std::clamp<std::int64_t>(start + 1, within, number);
+    for (std::int64_t x = 0; x < within; x++) sums[x] += static_cast<double>(values[last]);
+    for (std::int64_t x = within; x < before; x++) sums[x] += static_cast<double>(values[start - x]);
+    for (std::int64_t x = before; x < number; x++) sums[x] += static_cast<double>(values[0]);
   }
   std::span<const BiasTable> tables_;
   std::int64_t head_;

@@ -31,7 +31,7 @@ constexpr int vectors = 2, tile_keys = 96, row_gap = 0;
 constexpr int micro_rows = 6;
 constexpr int block_lanes = vectors * lanes;         // queries of a lane block, and value channels of a panel
 constexpr int score_stride = block_lanes + row_gap;  // of a row of scores
-constexpr int unit_lanes = 256;                      // queries of a unit
+constexpr int most_unit_lanes = 512;                 // queries of a unit
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
