@@ -149,7 +149,8 @@ struct Block {
   BlockKeys keys;
   KeyRange groups[block_lanes / 4];  // what each group of rows of P V sees
   KeyRange by_vector[vectors];
-  float norm = 0;  // the greatest of a query, as its scores have it
+  float* inverse_lengths = nullptr;  // (fires, block_lanes)
+  float norm = 0;                    // the greatest of a query, as its scores have it
 };
 
 /// What all tasks of a call share.
@@ -158,6 +159,8 @@ struct Shared {
   AttentionCut cut;
   std::int64_t k_stride, value_stride;
   bool by_distance = false, softcap = false, mask = false;
+  std::vector<FireTable> fires;
+  std::vector<GridTable> grids;
   std::vector<float> key_norms;  // (batch, kv_heads, tiles): the greatest of each tile of keys; empty where none can be skipped
 
   explicit Shared(const AttentionJob& job_)
@@ -165,9 +168,19 @@ struct Shared {
         cut(cut_for(job_)),
         k_stride(round_up(job_.width, lanes) + 16),  // apart from a power of 2, against cache sets
         value_stride(round_up(job_.value_width, lanes)),
-        by_distance(!job_.bias.empty()),
         softcap(job_.softcap != 0),
-        mask(job_.mask.data != nullptr) {}
+        mask(job_.mask.data != nullptr) {
+    for (const auto& table : job.bias) {
+      if (const auto* fire = std::get_if<FireBias>(&table)) {
+        fires.emplace_back(*fire, job.keys + job.queries);
+      } else if (const auto* grid = std::get_if<GridBias>(&table)) {
+        grids.emplace_back(*grid, lanes);
+      } else {
+        by_distance = true;
+      }
+    }
+  }
+  bool changes_scores() const { return softcap || mask || !fires.empty() || !grids.empty(); }
 };
 
 /// The greatest norm of some rows; NaN where there is one.
@@ -193,7 +206,7 @@ float greatest_norm(const typename Elements::Element* x, std::int64_t stride, st
 /// Whether the values of a bias lie far enough apart to leave a weight of 0.
 inline bool reaches_far(const BiasTable& table) {
   const auto* bias = std::get_if<DistanceBias>(&table);
-  if (bias == nullptr) return true;
+  if (bias == nullptr) return std::holds_alternative<SlopeBias>(table);
   const auto [least, most] = std::minmax_element(bias->values.begin(), bias->values.end());
   return *most - *least > 80;
 }
@@ -201,7 +214,11 @@ inline bool reaches_far(const BiasTable& table) {
 /// Whether norms bound the scores that biases by distance are added to.
 inline bool can_skip(const AttentionJob& job) {
   const auto* rotation = job.rotate_keys;
-  return job.skip && std::any_of(job.bias.begin(), job.bias.end(), reaches_far) && !(job.mask.data != nullptr && job.mask.additive) &&
+  const bool by_distance = std::none_of(job.bias.begin(), job.bias.end(), [](const BiasTable& table) {
+    return std::holds_alternative<FireBias>(table) || std::holds_alternative<GridBias>(table);
+  });
+  return job.skip && by_distance && std::any_of(job.bias.begin(), job.bias.end(), reaches_far) &&
+         !(job.mask.data != nullptr && job.mask.additive) &&
          (rotation == nullptr || (rotation->table == nullptr && rotation->log_magnitude == nullptr));
 }
 
@@ -245,6 +262,7 @@ class Worker {
         q_(shared.cut.blocks * block_lanes * job_.width),
         out_(shared.cut.blocks * block_lanes * shared.value_stride),
         sums_(shared.cut.blocks * 2 * block_lanes),
+        lengths_(static_cast<std::int64_t>(shared.fires.size()) * shared.cut.blocks * block_lanes),
         lists_(static_cast<std::size_t>(shared.cut.blocks * 5 * block_lanes)),
         blocks_(static_cast<std::size_t>(shared.cut.blocks)) {
     for (std::int64_t i = 0; i < shared.cut.blocks; i++) {
@@ -253,6 +271,7 @@ class Worker {
       block.out = out_.at(i * block_lanes * shared.value_stride);
       block.maximum = sums_.at(2 * i * block_lanes);
       block.sum = sums_.at((2 * i + 1) * block_lanes);
+      block.inverse_lengths = lengths_.at(i * static_cast<std::int64_t>(shared.fires.size()) * block_lanes);
       auto* list = lists_.data() + i * 5 * block_lanes;
       block.lists = {list, list + block_lanes, list + 2 * block_lanes, list + 3 * block_lanes, list + 4 * block_lanes};
     }
@@ -290,6 +309,10 @@ class Worker {
       row += rows;
     }
     for (int c = 0; c < vectors; c++) block.by_vector[c] = seen_by(block.lists, c * lanes, lanes);
+    float* length = block.inverse_lengths;
+    for (const auto& fire : shared_.fires) {
+      for (int lane = 0; lane < block_lanes; lane++) *length++ = fire.inverse_length(block.lists.diagonal[lane] - block.lists.first[lane]);
+    }
     std::fill_n(block.maximum, block_lanes, minus_infinity);
     std::fill_n(block.sum, block_lanes, 0.0f);
     std::fill_n(block.out, block_lanes * shared_.value_stride, 0.0f);
@@ -468,11 +491,8 @@ class Worker {
     std::copy_n(block.maximum, block_lanes, tile.maximum);
     by_row && !shared_.softcap ? score<true>(tile, operands) : score<false>(tile, operands);
     const MaskReader mask(job_.mask, block.b, block.head, block.query, block.queries);
-    if (shared_.softcap || shared_.mask || (shared_.by_distance && !by_row)) {
-      if (shared_.softcap) cap_scores(tile, job_.softcap);
-      if (shared_.softcap && by_row) add_distances(tile);
-      if (shared_.by_distance && !by_row) add_distances_by_lane(tile, DistanceRow(job_.bias, block.head));
-      if (shared_.mask) mask.add(tile);
+    if (shared_.changes_scores() || (shared_.by_distance && !by_row)) {
+      change(tile, block, by_row, mask);
       finish_scores(tile, block.maximum);
     }
     float* rescale = maximum_.at(block_lanes);
@@ -482,6 +502,20 @@ class Worker {
       output(tile, block, v, rescale, block.out + d, std::min<std::int64_t>(vectors, (shared_.value_stride - d) / lanes));
     }
     if (unusual_values_) add_unusual_values(tile, block, mask);
+  }
+
+  /// In the order softcap, biases, mask.
+  void change(const Tile& tile, const Block& block, bool by_row, const MaskReader& mask) {
+    if (shared_.softcap) cap_scores(tile, job_.softcap);
+    if (shared_.softcap && by_row) add_distances(tile);
+    if (shared_.by_distance && !by_row) add_distances_by_lane(tile, DistanceRow(job_.bias, block.head));
+    const float* inverse = block.inverse_lengths;
+    for (const auto& fire : shared_.fires) {
+      add_fire(tile, fire, block.head, inverse, block.keys.consecutive, row_.at(0));
+      inverse += block_lanes;
+    }
+    for (const auto& grid : shared_.grids) add_grid(tile, grid, block.head);
+    if (shared_.mask) mask.add(tile);
   }
 
   void output(const Tile& tile, const Block& block, const float* v, const float* rescale, float* out, std::int64_t columns) {
@@ -542,7 +576,7 @@ class Worker {
 
   const Shared& shared_;
   const AttentionJob& job_;
-  Floats k_, v_, scores_, row_, maximum_, q_, out_, sums_;
+  Floats k_, v_, scores_, row_, maximum_, q_, out_, sums_, lengths_;
   std::vector<std::int32_t> lists_;
   std::vector<Block> blocks_;
   KeyRange tile_;                // the tile prepared
