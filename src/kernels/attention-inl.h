@@ -42,11 +42,13 @@ class Floats {
 
 constexpr std::int64_t round_up(std::int64_t number, std::int64_t unit) { return (number + unit - 1) / unit * unit; }
 
-/// Tiles of wide heads are smaller, so that the scratch of a task stays below 2 MiB.
+/// Units of many queries share what is prepared, as long as there are enough of them for many threads. Those of wide heads are smaller, and
+/// their tiles too, so that the scratch of a task stays below 2 MiB. Nothing here may depend on the executor: the order of the work does on
+/// this, and with it the last bit.
 inline AttentionCut cut_for(const AttentionJob& job) {
-  const std::int64_t widest = std::max(job.width, job.value_width);
-  std::int64_t queries = unit_lanes;
-  while (queries > block_lanes && queries * (job.width + job.value_width) > (1 << 18)) queries /= 2;
+  const std::int64_t widest = std::max(job.width, job.value_width), rows = job.batch * job.heads * job.queries;
+  std::int64_t queries = rows >= 32 * most_unit_lanes ? most_unit_lanes : most_unit_lanes / 2;
+  while (queries > block_lanes && queries * (job.width + job.value_width) > (1 << 17)) queries /= 2;
   return {block_lanes, queries / block_lanes, widest > 512 ? tile_keys / 4 : widest > 192 ? tile_keys / 2 : tile_keys};
 }
 
@@ -61,6 +63,24 @@ HWY_INLINE void widen_row(const typename Elements::Element* x, std::int64_t numb
   for (; i % lanes != 0; i++) to[i] = 0;
 }
 
+/// Rows of `number` channels become rows of block_lanes. What it returns is 0, but NaN where there was a NaN or an infinity.
+template <class Elements>
+HWY_NOINLINE VF pack_panel(const typename Elements::Element* x, std::int64_t stride, std::int64_t rows, std::int64_t number, float* to) {
+  VF unusual = hn::Zero(F());
+  for (std::int64_t row = 0; row < rows; row++, x += stride, to += block_lanes) {
+    if (number == block_lanes) {
+      widen_row<Elements>(x, block_lanes, to);
+    } else {
+      widen_row<Elements>(x, number, to);
+    }
+    for (std::int64_t i = 0; i < number; i += lanes) {
+      const VF value = hn::Load(F(), to + i);
+      unusual = hn::Add(unusual, hn::Sub(value, value));
+    }
+  }
+  return unusual;
+}
+
 /// Writes `number` elements times a factor.
 template <class Elements>
 HWY_INLINE void narrow_row(const float* x, float factor, std::int64_t number, typename Elements::Element* to) {
@@ -71,16 +91,49 @@ HWY_INLINE void narrow_row(const float* x, float factor, std::int64_t number, ty
   for (; i < number; i++) to[i] = Elements::narrow(x[i] * factor);
 }
 
-/// Rows of float32 turned in place: those of `tokens` tokens from `token`.
-inline void rotate_rows(const RotateJob& rotation, bool keys, std::int64_t b, std::int64_t token, std::int64_t tokens, float* rows,
-                        std::int64_t stride) {
+/// to[t * block_lanes + lane] = rows[lane * stride + t] * factors[lane], for one vector of lanes. Rows are readable up to a multiple of 4.
+inline void transpose(const float* rows, std::int64_t stride, const float* factors, std::int64_t width, float* to) {
+  std::int64_t t = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const F f;
+  const VF factor = hn::Load(f, factors);
+  // The same four channels of four neighbouring queries in each 128-bit block.
+  const auto block = [&](std::int64_t first) HWY_ATTR {
+    VF quads = hn::LoadDup128(f, rows + first * stride + t);
+    for (int lane = 4; lane < lanes; lane += 4) {
+      const auto below = hn::FirstN(f, static_cast<std::size_t>(lane));
+      quads = hn::IfThenElse(below, quads, hn::LoadDup128(f, rows + (first + lane) * stride + t));
+    }
+    return quads;
+  };
+  for (; t < width; t += 4) {
+    const VF a = block(0), b = block(1), c = block(2), d = block(3);
+    const VF low = hn::InterleaveLower(f, a, c), low2 = hn::InterleaveLower(f, b, d);
+    const VF high = hn::InterleaveUpper(f, a, c), high2 = hn::InterleaveUpper(f, b, d);
+    const VF turned[] = {hn::InterleaveLower(f, low, low2), hn::InterleaveUpper(f, low, low2), hn::InterleaveLower(f, high, high2),
+                         hn::InterleaveUpper(f, high, high2)};
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(4, width - t); i++)
+      hn::Store(hn::Mul(turned[i], factor), f, to + (t + i) * block_lanes);
+  }
+#endif
+  for (; t < width; t++) {
+    for (int lane = 0; lane < lanes; lane++) to[t * block_lanes + lane] = rows[lane * stride + t] * factors[lane];
+  }
+}
+
+/// Rows of float32, those of `tokens` tokens from `token`, turned on their way to others (or in place).
+inline void rotate_rows(const RotateJob& rotation, bool keys, std::int64_t b, std::int64_t token, std::int64_t tokens, const float* rows,
+                        std::int64_t stride, float* to, std::int64_t to_stride) {
+  // Tokens are counted from 0, where there may be no memory: the addresses are worked out as numbers.
+  const auto start = [token](const float* first, std::int64_t step) {
+    return reinterpret_cast<std::uintptr_t>(first) - static_cast<std::uintptr_t>(token * step) * sizeof(float);
+  };
   RotateTensor tensor;
-  // Tokens are counted from 0, where there is no memory: the address is worked out as a number.
-  tensor.out =
-      reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(rows) - static_cast<std::uintptr_t>(token * stride) * sizeof(float));
-  tensor.x = tensor.out;
+  tensor.x = reinterpret_cast<const void*>(start(rows, stride));
+  tensor.out = reinterpret_cast<void*>(start(to, to_stride));
   tensor.heads = 1;
-  tensor.x_strides[2] = tensor.out_strides[2] = stride;
+  tensor.x_strides[2] = stride;
+  tensor.out_strides[2] = to_stride;
   tensor.reciprocal = keys;
   RotateJob job = rotation;
   job.tensors = {&tensor, 1};
@@ -95,6 +148,9 @@ struct Block {
   LaneIntervals lists{};
   BlockKeys keys;
   KeyRange groups[block_lanes / 4];  // what each group of rows of P V sees
+  KeyRange by_vector[vectors];
+  float* inverse_lengths = nullptr;  // (fires, block_lanes)
+  float norm = 0;                    // the greatest of a query, as its scores have it
 };
 
 /// What all tasks of a call share.
@@ -103,16 +159,92 @@ struct Shared {
   AttentionCut cut;
   std::int64_t k_stride, value_stride;
   bool by_distance = false, softcap = false, mask = false;
+  std::vector<FireTable> fires;
+  std::vector<GridTable> grids;
+  std::vector<float> key_norms;  // (batch, kv_heads, tiles): the greatest of each tile of keys; empty where none can be skipped
 
   explicit Shared(const AttentionJob& job_)
       : job(job_),
         cut(cut_for(job_)),
         k_stride(round_up(job_.width, lanes) + 16),  // apart from a power of 2, against cache sets
         value_stride(round_up(job_.value_width, lanes)),
-        by_distance(!job_.bias.empty()),
         softcap(job_.softcap != 0),
-        mask(job_.mask.data != nullptr) {}
+        mask(job_.mask.data != nullptr) {
+    for (const auto& table : job.bias) {
+      if (const auto* fire = std::get_if<FireBias>(&table)) {
+        fires.emplace_back(*fire, job.keys + job.queries);
+      } else if (const auto* grid = std::get_if<GridBias>(&table)) {
+        grids.emplace_back(*grid, lanes);
+      } else {
+        by_distance = true;
+      }
+    }
+  }
+  bool changes_scores() const { return softcap || mask || !fires.empty() || !grids.empty(); }
 };
+
+/// The greatest norm of some rows; NaN where there is one.
+template <class Elements>
+float greatest_norm(const typename Elements::Element* x, std::int64_t stride, std::int64_t rows, std::int64_t width) {
+  float most = 0;
+  for (std::int64_t row = 0; row < rows; row++, x += stride) {
+    VF sums = hn::Zero(F());
+    std::int64_t t = 0;
+#if HWY_TARGET != HWY_SCALAR
+    for (; t + lanes <= width; t += lanes) {
+      const VF values = Elements::load(x + t);
+      sums = hn::MulAdd(values, values, sums);
+    }
+#endif
+    float square = hn::GetLane(hn::SumOfLanes(F(), sums));
+    for (; t < width; t++) square += Elements::widen(x[t]) * Elements::widen(x[t]);
+    if (!(square <= most)) most = square;
+  }
+  return std::sqrt(most);
+}
+
+/// Whether the values of a bias lie far enough apart to leave a weight of 0.
+inline bool reaches_far(const BiasTable& table) {
+  const auto* bias = std::get_if<DistanceBias>(&table);
+  if (bias == nullptr) return std::holds_alternative<SlopeBias>(table);
+  const auto [least, most] = std::minmax_element(bias->values.begin(), bias->values.end());
+  return *most - *least > 80;
+}
+
+/// Whether norms bound the scores that biases by distance are added to.
+inline bool can_skip(const AttentionJob& job) {
+  const auto* rotation = job.rotate_keys;
+  const bool by_distance = std::none_of(job.bias.begin(), job.bias.end(), [](const BiasTable& table) {
+    return std::holds_alternative<FireBias>(table) || std::holds_alternative<GridBias>(table);
+  });
+  return job.skip && by_distance && std::any_of(job.bias.begin(), job.bias.end(), reaches_far) &&
+         !(job.mask.data != nullptr && job.mask.additive) &&
+         (rotation == nullptr || (rotation->table == nullptr && rotation->log_magnitude == nullptr));
+}
+
+template <class Elements>
+std::vector<float> key_norms(const AttentionJob& job, const AttentionCut& cut) {
+  using Element = typename Elements::Element;
+  const std::int64_t tiles = (job.keys + cut.keys - 1) / cut.keys;
+  const float magnitude = job.rotate_keys == nullptr ? 1 : std::max(1.0f, std::abs(job.rotate_keys->magnitude));
+  std::vector<float> norms(static_cast<std::size_t>(job.batch * job.kv_heads * tiles));
+  const auto fill = [&](std::size_t head) {
+    const auto b = static_cast<std::int64_t>(head) / job.kv_heads, h = static_cast<std::int64_t>(head) % job.kv_heads;
+    const auto* x = static_cast<const Element*>(job.k.data) + b * job.k.strides[0] + h * job.k.strides[1];
+    for (std::int64_t i = 0; i < tiles; i++) {
+      const std::int64_t key = i * cut.keys;
+      norms[head * static_cast<std::size_t>(tiles) + static_cast<std::size_t>(i)] =
+          magnitude * greatest_norm<Elements>(x + key * job.k.strides[2], job.k.strides[2], std::min(cut.keys, job.keys - key), job.width);
+    }
+  };
+  const auto heads = static_cast<std::size_t>(job.batch * job.kv_heads);
+  if (job.executor != nullptr && heads > 1) {
+    job.executor->run(heads, fill);
+  } else {
+    for (std::size_t head = 0; head < heads; head++) fill(head);
+  }
+  return norms;
+}
 
 /// The scratch of one thread, and what it does with units of work.
 template <class Elements>
@@ -130,6 +262,7 @@ class Worker {
         q_(shared.cut.blocks * block_lanes * job_.width),
         out_(shared.cut.blocks * block_lanes * shared.value_stride),
         sums_(shared.cut.blocks * 2 * block_lanes),
+        lengths_(static_cast<std::int64_t>(shared.fires.size()) * shared.cut.blocks * block_lanes),
         lists_(static_cast<std::size_t>(shared.cut.blocks * 5 * block_lanes)),
         blocks_(static_cast<std::size_t>(shared.cut.blocks)) {
     for (std::int64_t i = 0; i < shared.cut.blocks; i++) {
@@ -138,6 +271,7 @@ class Worker {
       block.out = out_.at(i * block_lanes * shared.value_stride);
       block.maximum = sums_.at(2 * i * block_lanes);
       block.sum = sums_.at((2 * i + 1) * block_lanes);
+      block.inverse_lengths = lengths_.at(i * static_cast<std::int64_t>(shared.fires.size()) * block_lanes);
       auto* list = lists_.data() + i * 5 * block_lanes;
       block.lists = {list, list + block_lanes, list + 2 * block_lanes, list + 3 * block_lanes, list + 4 * block_lanes};
     }
@@ -174,6 +308,11 @@ class Worker {
       *to++ = seen_by(block.lists, row, rows);
       row += rows;
     }
+    for (int c = 0; c < vectors; c++) block.by_vector[c] = seen_by(block.lists, c * lanes, lanes);
+    float* length = block.inverse_lengths;
+    for (const auto& fire : shared_.fires) {
+      for (int lane = 0; lane < block_lanes; lane++) *length++ = fire.inverse_length(block.lists.diagonal[lane] - block.lists.first[lane]);
+    }
     std::fill_n(block.maximum, block_lanes, minus_infinity);
     std::fill_n(block.sum, block_lanes, 0.0f);
     std::fill_n(block.out, block_lanes * shared_.value_stride, 0.0f);
@@ -196,12 +335,26 @@ class Worker {
     for (std::int64_t lane = 0; lane < block.queries; lane++)
       widen_row<Elements>(row_of(job_.q, block.b, block.head, block.query + lane), job_.width, rows + lane * shared_.k_stride);
     if (job_.rotate_queries != nullptr)
-      rotate_rows(*job_.rotate_queries, false, block.b, block.query, block.queries, rows, shared_.k_stride);
-    for (std::int64_t lane = 0; lane < block_lanes; lane++) {
-      const float factor = lane < block.queries ? factor_of(block.b, block.query + lane) : 0;
-      const float* row = rows + lane * shared_.k_stride;
-      for (std::int64_t t = 0; t < job_.width; t++) block.q[t * block_lanes + lane] = lane < block.queries ? row[t] * factor : 0;
+      rotate_rows(*job_.rotate_queries, false, block.b, block.query, block.queries, rows, shared_.k_stride, rows, shared_.k_stride);
+    for (std::int64_t lane = block.queries; lane < block_lanes; lane++) std::fill_n(rows + lane * shared_.k_stride, shared_.k_stride, 0.0f);
+    HWY_ALIGN float factors[block_lanes] = {};
+    for (std::int64_t lane = 0; lane < block.queries; lane++) factors[lane] = factor_of(block.b, block.query + lane);
+    for (int c = 0; c < vectors; c++)
+      transpose(rows + c * lanes * shared_.k_stride, shared_.k_stride, factors + c * lanes, job_.width, block.q + c * lanes);
+    if (!shared_.key_norms.empty()) block.norm = norm_of_queries(block);
+  }
+
+  float norm_of_queries(const Block& block) const {
+    VF most = hn::Zero(F());
+    for (int c = 0; c < block_lanes; c += lanes) {
+      VF sums = hn::Zero(F());
+      for (std::int64_t t = 0; t < job_.width; t++) {
+        const VF values = hn::Load(F(), block.q + t * block_lanes + c);
+        sums = hn::MulAdd(values, values, sums);
+      }
+      most = hn::Max(sums, most);
     }
+    return std::sqrt(hn::GetLane(hn::MaxOfLanes(F(), most)));
   }
 
   float factor_of(std::int64_t b, std::int64_t query) const {
@@ -216,21 +369,42 @@ class Worker {
     const std::int64_t keys = shared_.cut.keys, first = all.begin / keys, last = (all.end - 1) / keys;
     const auto& middle = blocks_[static_cast<std::size_t>(unit.blocks - 1)];
     const std::int64_t centre = std::clamp<std::int64_t>(middle.lists.diagonal[middle.queries - 1] / keys, first, last);
-    visit(unit, all, centre);
+    std::int64_t index = centre;
     for (std::int64_t step = 1; step <= std::max(centre - first, last - centre); step++) {
-      if (centre - step >= first) visit(unit, all, centre - step);
-      if (centre + step <= last) visit(unit, all, centre + step);
+      for (const std::int64_t next : {centre - step, centre + step}) {
+        if (next < first || next > last) continue;
+        look_ahead(unit, all.within(tile_range(next)));
+        visit(unit, all.within(tile_range(index)));
+        index = next;
+      }
     }
+    ahead_.rows = 0;
+    visit(unit, all.within(tile_range(index)));
   }
 
-  void visit(const AttentionUnit& unit, const KeyRange& all, std::int64_t index) {
-    const KeyRange tile = all.within({index * shared_.cut.keys, (index + 1) * shared_.cut.keys});
+  KeyRange tile_range(std::int64_t index) const { return {index * shared_.cut.keys, (index + 1) * shared_.cut.keys}; }
+
+  void look_ahead(const AttentionUnit& unit, const KeyRange& tile) {
+    constexpr auto size = static_cast<std::int64_t>(sizeof(Element));
+    ahead_ = {reinterpret_cast<const char*>(row_of(job_.k, unit.b, unit.kv_head, tile.begin)),
+              reinterpret_cast<const char*>(row_of(job_.v, unit.b, unit.kv_head, tile.begin)),
+              job_.k.strides[2] * size,
+              job_.v.strides[2] * size,
+              job_.width * size,
+              job_.value_width * size,
+              tile.end - tile.begin};
+  }
+
+  void visit(const AttentionUnit& unit, const KeyRange& tile) {
     bool prepared = false;
     for (std::int64_t i = 0; i < unit.blocks; i++) {
       auto& block = blocks_[static_cast<std::size_t>(i)];
       for (const auto& range : {block.keys.kept, block.keys.seen}) {
         const KeyRange part = range.within(tile);
         if (part.empty()) continue;
+        const bool by_row = shared_.by_distance && block.keys.consecutive;
+        if (by_row) fill_row(block, part);
+        if (by_row && !shared_.key_norms.empty() && weighs_nothing(block, part)) continue;
         if (!prepared) prepare(unit, tile);
         prepared = true;
         attend(block, part);
@@ -238,37 +412,66 @@ class Worker {
     }
   }
 
+  /// The bias of a tile, by distance.
+  void fill_row(const Block& block, const KeyRange& part) {
+    const DistanceRow distances(job_.bias, block.head);
+    distances.fill(part.end - 1 - block.lists.diagonal[0], block_lanes + part.end - part.begin - 1, row_.at(0));
+  }
+
+  /// Whether no score of a tile comes within 2^-126.5 of what every query has seen already: then all its weights are exactly 0, and
+  /// nothing is changed by leaving it out.
+  bool weighs_nothing(const Block& block, const KeyRange& part) const {
+    float floor = std::numeric_limits<float>::infinity();
+    for (std::int64_t lane = 0; lane < block.queries; lane++) {
+      const bool blind = block.lists.begin[lane] >= block.lists.end[lane] && block.lists.first[lane] >= block.lists.keep_end[lane];
+      if (!blind) floor = std::min(floor, block.maximum[lane]);
+    }
+    const float bias = *std::max_element(row_.at(0), row_.at(block_lanes + part.end - part.begin - 1));
+    const std::int64_t tiles = (job_.keys + shared_.cut.keys - 1) / shared_.cut.keys;
+    const std::int64_t kv_head = block.head / (job_.heads / job_.kv_heads);
+    const std::int64_t at = (block.b * job_.kv_heads + kv_head) * tiles + part.begin / shared_.cut.keys;
+    const float product = block.norm * shared_.key_norms[static_cast<std::size_t>(at)];
+    // 1e-4 and 1e-6 are more than the roundings of the sums that make a score.
+    const float most = product * 1.0001f + bias + 1e-6f * (std::abs(bias) + std::abs(floor));
+    return most < floor - 128;
+  }
+
   void prepare(const AttentionUnit& unit, const KeyRange& tile) {
     tile_ = tile;
     const std::int64_t keys = tile.end - tile.begin;
-    if (std::is_same_v<Elements, ElementsF32> && job_.rotate_keys == nullptr) {
-      keys_ = reinterpret_cast<const float*>(row_of(job_.k, unit.b, unit.kv_head, tile.begin));
-      keys_stride_ = job_.k.strides[2];
-    } else {
-      keys_ = k_.at(0);
-      keys_stride_ = shared_.k_stride;
-      for (std::int64_t j = 0; j < keys; j++)
-        widen_row<Elements>(row_of(job_.k, unit.b, unit.kv_head, tile.begin + j), job_.width, k_.at(j * keys_stride_));
-      if (job_.rotate_keys != nullptr) rotate_rows(*job_.rotate_keys, true, unit.b, tile.begin, keys, k_.at(0), keys_stride_);
-    }
-    VF unusual = hn::Zero(F());
-    for (std::int64_t j = 0; j < keys; j++) {
-      const Element* x = row_of(job_.v, unit.b, unit.kv_head, tile.begin + j);
-      for (std::int64_t d = 0; d < job_.value_width; d += block_lanes) {
-        float* to = v_.at(d * shared_.cut.keys + j * block_lanes);
-        const std::int64_t number = std::min<std::int64_t>(block_lanes, job_.value_width - d);
-        widen_row<Elements>(x + d, number, to);
-        for (std::int64_t i = 0; i < number; i += lanes) {
-          const VF value = hn::Load(F(), to + i);
-          unusual = hn::Add(unusual, hn::Sub(value, value));  // 0, but NaN for NaN and infinities
-        }
-      }
-    }
-    unusual_values_ = !hn::AllTrue(F(), hn::Eq(unusual, hn::Zero(F())));
+    prepare_keys(row_of(job_.k, unit.b, unit.kv_head, tile.begin), unit.b, keys);
+    unusual_values_ = pack_values(row_of(job_.v, unit.b, unit.kv_head, tile.begin), keys);
     if (unusual_values_) {
       float* const end = v_.at(shared_.cut.keys * round_up(shared_.value_stride, block_lanes));
       for (float* value = v_.at(0); value != end; value++) *value = std::isfinite(*value) ? *value : 0;
     }
+  }
+
+  /// Float32 keys are read where they lie; others are widened, and turned, first.
+  void prepare_keys(const Element* k, std::int64_t b, std::int64_t keys) {
+    if constexpr (std::is_same_v<Elements, ElementsF32>) {
+      keys_ = k;
+      keys_stride_ = job_.k.strides[2];
+      if (job_.rotate_keys == nullptr) return;
+    } else {
+      for (std::int64_t j = 0; j < keys; j++) widen_row<Elements>(k + j * job_.k.strides[2], job_.width, k_.at(j * shared_.k_stride));
+      keys_ = k_.at(0);
+      keys_stride_ = shared_.k_stride;
+    }
+    if (job_.rotate_keys != nullptr)
+      rotate_rows(*job_.rotate_keys, true, b, tile_.begin, keys, keys_, keys_stride_, k_.at(0), shared_.k_stride);
+    keys_ = k_.at(0);
+    keys_stride_ = shared_.k_stride;
+  }
+
+  /// Values in panels of block_lanes channels. Returns whether there is a NaN or an infinity among them.
+  bool pack_values(const Element* x, std::int64_t keys) {
+    VF unusual = hn::Zero(F());
+    for (std::int64_t d = 0; d < job_.value_width; d += block_lanes) {
+      const std::int64_t number = std::min<std::int64_t>(block_lanes, job_.value_width - d);
+      unusual = hn::Add(unusual, pack_panel<Elements>(x + d, job_.v.strides[2], keys, number, v_.at(d * shared_.cut.keys)));
+    }
+    return !hn::AllTrue(F(), hn::Eq(unusual, hn::Zero(F())));
   }
 
   void attend(Block& block, const KeyRange& part) {
@@ -280,25 +483,16 @@ class Worker {
     tile.lists = &block.lists;
     tile.seen_by_all = block.keys.seen_by_all;
     tile.kept_by_all = block.keys.kept_by_all;
-    const DistanceRow distances(job_.bias, block.head);
+    tile.by_vector = block.by_vector;
+    tile.ahead = &ahead_;
     const bool by_row = shared_.by_distance && block.keys.consecutive;
-    if (by_row) {
-      distances.fill(part.end - 1 - block.lists.diagonal[0], block_lanes + tile.keys - 1, row_.at(0));
-      tile.row_bias = row_.at(tile.keys - 1);
-    }
-    const float* k = keys_ + (part.begin - tile_.begin) * keys_stride_;
+    if (by_row) tile.row_bias = row_.at(tile.keys - 1);
+    const Operands operands{keys_ + (part.begin - tile_.begin) * keys_stride_, keys_stride_, block.q, job_.width};
     std::copy_n(block.maximum, block_lanes, tile.maximum);
-    if (by_row && !shared_.softcap) {
-      score<true>(tile, k, keys_stride_, block.q, job_.width);
-    } else {
-      score<false>(tile, k, keys_stride_, block.q, job_.width);
-    }
+    by_row && !shared_.softcap ? score<true>(tile, operands) : score<false>(tile, operands);
     const MaskReader mask(job_.mask, block.b, block.head, block.query, block.queries);
-    if (shared_.softcap || shared_.mask || (shared_.by_distance && !by_row)) {
-      if (shared_.softcap) cap_scores(tile, job_.softcap);
-      if (shared_.softcap && by_row) add_distances(tile);
-      if (shared_.by_distance && !by_row) add_distances_by_lane(tile, distances);
-      if (shared_.mask) mask.add(tile);
+    if (shared_.changes_scores() || (shared_.by_distance && !by_row)) {
+      change(tile, block, by_row, mask);
       finish_scores(tile, block.maximum);
     }
     float* rescale = maximum_.at(block_lanes);
@@ -308,6 +502,20 @@ class Worker {
       output(tile, block, v, rescale, block.out + d, std::min<std::int64_t>(vectors, (shared_.value_stride - d) / lanes));
     }
     if (unusual_values_) add_unusual_values(tile, block, mask);
+  }
+
+  /// In the order softcap, biases, mask.
+  void change(const Tile& tile, const Block& block, bool by_row, const MaskReader& mask) {
+    if (shared_.softcap) cap_scores(tile, job_.softcap);
+    if (shared_.softcap && by_row) add_distances(tile);
+    if (shared_.by_distance && !by_row) add_distances_by_lane(tile, DistanceRow(job_.bias, block.head));
+    const float* inverse = block.inverse_lengths;
+    for (const auto& fire : shared_.fires) {
+      add_fire(tile, fire, block.head, inverse, block.keys.consecutive, row_.at(0));
+      inverse += block_lanes;
+    }
+    for (const auto& grid : shared_.grids) add_grid(tile, grid, block.head);
+    if (shared_.mask) mask.add(tile);
   }
 
   void output(const Tile& tile, const Block& block, const float* v, const float* rescale, float* out, std::int64_t columns) {
@@ -368,10 +576,11 @@ class Worker {
 
   const Shared& shared_;
   const AttentionJob& job_;
-  Floats k_, v_, scores_, row_, maximum_, q_, out_, sums_;
+  Floats k_, v_, scores_, row_, maximum_, q_, out_, sums_, lengths_;
   std::vector<std::int32_t> lists_;
   std::vector<Block> blocks_;
   KeyRange tile_;                // the tile prepared
+  Ahead ahead_;                  // the next one
   const float* keys_ = nullptr;  // its keys, as they lie or in k_
   std::int64_t keys_stride_ = 0;
   bool unusual_values_ = false;
@@ -380,7 +589,8 @@ class Worker {
 /// Every task takes its scratch once and then draws units, so that the order of the work and who does it change nothing.
 template <class Elements>
 void run_units(const AttentionJob& job) {
-  const Shared shared(job);
+  Shared shared(job);
+  if (can_skip(job)) shared.key_norms = key_norms<Elements>(job, shared.cut);
   const auto units = attention_units(job, shared.cut);
   std::atomic<std::size_t> next{0};
   const auto draw = [&](std::size_t) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "kernels/attention_tables.hpp"
 #include "kernels/attention_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -72,10 +73,14 @@ class DistanceRow {
     }
   }
   void add(const DistanceBias& bias, std::int64_t distance, std::int64_t number, double* sums) const {
+    // Beyond the last value, within, and before the first.
     const float* values = bias.values.data() + head_ * bias.distances;
-    for (std::int64_t x = 0; x < number; x++) {
-      sums[x] += static_cast<double>(values[std::clamp<std::int64_t>(distance - x - bias.least, 0, bias.distances - 1)]);
-    }
+    const std::int64_t last = bias.distances - 1, start = distance - bias.least;
+    const std::int64_t within = std::clamp<std::int64_t>(start - last, 0, number),
+                       before = std::clamp<std::int64_t>(start + 1, within, number);
+    for (std::int64_t x = 0; x < within; x++) sums[x] += static_cast<double>(values[last]);
+    for (std::int64_t x = within; x < before; x++) sums[x] += static_cast<double>(values[start - x]);
+    for (std::int64_t x = before; x < number; x++) sums[x] += static_cast<double>(values[0]);
   }
   std::span<const BiasTable> tables_;
   std::int64_t head_;
@@ -94,6 +99,109 @@ inline void add_distances_by_lane(const Tile& tile, const DistanceRow& row) {
 inline void add_distances(const Tile& tile) {
   change_scores(
       tile, [&](VF score, std::int64_t row, int c) HWY_ATTR { return hn::Add(score, hn::LoadU(F(), tile.row_bias + c * lanes - row)); });
+}
+
+/// The lines of FIRE at the queries of one vector of lanes. Keys follow each other, so distances fall, and a lane steps down from piece to
+/// piece.
+class FireWalk {
+ public:
+  FireWalk(const FireTable::Head& head, const float* inverse) : head_(head), inverse_(hn::Load(F(), inverse)) {
+    std::fill_n(from_, lanes, std::numeric_limits<float>::infinity());  // below every piece: found at once
+  }
+
+  /// The value at the logarithms of the distances of the lanes.
+  HWY_INLINE VF at(VF logs) {
+    const F f;
+    const VF x = hn::Mul(logs, inverse_);
+    if (!hn::AllFalse(f, hn::Lt(x, hn::Load(f, from_)))) find(x);
+    return hn::MulAdd(hn::Load(f, slope_), hn::Sub(x, hn::Load(f, from_)), hn::Load(f, value_));
+  }
+
+ private:
+  HWY_NOINLINE void find(VF x) {
+    HWY_ALIGN float at[lanes];
+    hn::Store(x, F(), at);
+    std::size_t piece = head_.piece_at(at[0]);
+    for (int lane = 0; lane < lanes; lane++) {
+      while (piece > 0 && at[lane] < head_.from[piece]) piece--;
+      while (piece + 1 < head_.from.size() && at[lane] >= head_.from[piece + 1]) piece++;
+      from_[lane] = head_.from[piece];
+      slope_[lane] = head_.slope[piece];
+      value_[lane] = head_.value[piece];
+    }
+  }
+  const FireTable::Head& head_;
+  VF inverse_;
+  HWY_ALIGN float from_[lanes], slope_[lanes] = {}, value_[lanes] = {};
+};
+
+/// inverse: (block_lanes), of the lengths of the queries. logs: scratch of block_lanes + tile_keys.
+inline void add_fire(const Tile& tile, const FireTable& table, std::int64_t head, const float* inverse, bool consecutive, float* logs) {
+  const F f;
+  HWY_ALIGN float by_lane[lanes];
+  const std::int64_t last = tile.key + tile.keys - 1, number = block_lanes + tile.keys - 1;
+  if (consecutive) {
+    for (std::int64_t x = 0; x < number; x++) logs[x] = table.log_of(tile.lists->diagonal[0] - last + x);
+  }
+  for (int c = 0; c < vectors; c++) {
+    FireWalk walk(table.head(head), inverse + c * lanes);
+    for (std::int64_t row = 0; row < tile.keys; row++) {
+      const float* at = logs + tile.keys - 1 + c * lanes - row;
+      if (!consecutive) {
+        for (int lane = 0; lane < lanes; lane++) by_lane[lane] = table.log_of(tile.lists->diagonal[c * lanes + lane] - tile.key - row);
+        at = by_lane;
+      }
+      hn::Store(hn::Add(hn::Load(f, tile.at(row, c)), walk.at(hn::LoadU(f, at))), f, tile.at(row, c));
+    }
+  }
+}
+
+/// The offsets of one vector of queries: within a row of the image their places in the table follow each other, so that a few loads give
+/// all of them.
+class GridRuns {
+ public:
+  GridRuns(const GridTable& table, std::int64_t head, const std::int32_t* queries)
+      : offsets_(table.offsets(head)), class_values_(table.class_values(head)) {
+    for (int lane = 0; lane < lanes; lane++) {
+      const std::int32_t start = table.query_index(queries[lane]) - lane;
+      if (table.class_token() && queries[lane] == 0) class_lane_ = lane;
+      if (lane > 0 && start == starts_[number_ - 1]) continue;
+      first_[number_] = lane;
+      starts_[number_++] = start;
+    }
+  }
+
+  HWY_INLINE VF at(std::int32_t key_index, bool class_key) const {
+    const F f;
+    const float* from = offsets_ - key_index;
+    VF values = hn::LoadU(f, from + starts_[0]);
+    for (int i = 1; i < number_; i++)
+      values = hn::IfThenElse(hn::FirstN(f, static_cast<std::size_t>(first_[i])), values, hn::LoadU(f, from + starts_[i]));
+    if (class_key) values = hn::Set(f, class_values_[1]);
+    if (class_lane_ < 0) return values;
+    const auto up_to = hn::FirstN(f, static_cast<std::size_t>(class_lane_ + 1)),
+               before = hn::FirstN(f, static_cast<std::size_t>(class_lane_));
+    return hn::IfThenElse(hn::AndNot(before, up_to), hn::Set(f, class_values_[class_key ? 2 : 0]), values);
+  }
+
+ private:
+  const float *offsets_, *class_values_;
+  int number_ = 0, class_lane_ = -1;
+  int first_[lanes];
+  std::int32_t starts_[lanes];
+};
+
+inline void add_grid(const Tile& tile, const GridTable& table, std::int64_t head) {
+  const F f;
+  std::int32_t key_index[tile_keys];
+  for (std::int64_t row = 0; row < tile.keys; row++) key_index[row] = table.key_index(tile.key + row);
+  for (int c = 0; c < vectors; c++) {
+    const GridRuns runs(table, head, tile.lists->diagonal + c * lanes);
+    for (std::int64_t row = 0; row < tile.keys; row++) {
+      const VF values = runs.at(key_index[row], table.class_token() && tile.key + row == 0);
+      hn::Store(hn::Add(hn::Load(f, tile.at(row, c)), values), f, tile.at(row, c));
+    }
+  }
 }
 
 /// A mask tensor, at the queries of a lane block.

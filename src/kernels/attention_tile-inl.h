@@ -31,7 +31,7 @@ constexpr int vectors = 2, tile_keys = 96, row_gap = 0;
 constexpr int micro_rows = 6;
 constexpr int block_lanes = vectors * lanes;         // queries of a lane block, and value channels of a panel
 constexpr int score_stride = block_lanes + row_gap;  // of a row of scores
-constexpr int unit_lanes = 256;                      // queries of a unit
+constexpr int most_unit_lanes = 512;                 // queries of a unit
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
@@ -40,10 +40,16 @@ constexpr int next_rows(std::int64_t left, int most) {
   return most >= 6 && left >= 6 && left != 8 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : left >= 1 ? 1 : 0;
 }
 
-/// 2^t for t <= 0, within 2e-7 relative; exactly 0 below -126, so that -inf leaves nothing; NaN stays.
+/// 2^t for t <= 0, within 2e-7 relative; exactly 0 below -126.5, so that -inf leaves nothing; NaN stays.
 HWY_INLINE VF exp2_of_nonpositive(VF t) {
   const F f;
   const VF magic = hn::Set(f, 0x1.8p23f + 127);  // rounds to a whole number and leaves it, biased as an exponent, in the lower bits
+  const VF least = hn::Set(f, -127.0f);          // where the biased exponent is 0, which is a power of 0
+#if HWY_TARGET == HWY_SCALAR
+  t = hn::IfThenElse(hn::Lt(t, least), least, t);
+#else
+  t = hn::Max(least, t);  // in this order for NaN
+#endif
   const VF rounded = hn::Add(t, magic);
   const VF x = hn::Sub(t, hn::Sub(rounded, magic));
   VF p = hn::MulAdd(hn::Set(f, 1.5461448e-4f), x, hn::Set(f, 1.3390867e-3f));
@@ -52,9 +58,23 @@ HWY_INLINE VF exp2_of_nonpositive(VF t) {
   p = hn::MulAdd(p, x, hn::Set(f, 2.4022651e-1f));
   p = hn::MulAdd(p, x, hn::Set(f, 6.9314718e-1f));
   p = hn::MulAdd(p, x, hn::Set(f, 1.0f));
-  const VF power = hn::BitCast(f, hn::ShiftLeft<23>(hn::BitCast(U(), rounded)));
-  return hn::IfThenZeroElse(hn::Lt(t, hn::Set(f, -126.0f)), hn::Mul(p, power));
+  return hn::Mul(p, hn::BitCast(f, hn::ShiftLeft<23>(hn::BitCast(U(), rounded))));
 }
+
+/// Rows of keys and values that come next, asked for a few at a time while the cores are busy: into the second-level cache, because the
+/// first is full.
+struct Ahead {
+  const char *k = nullptr, *v = nullptr;
+  std::int64_t k_stride = 0, v_stride = 0, k_bytes = 0, v_bytes = 0;
+  std::int64_t rows = 0;  // left
+
+  HWY_INLINE void step() {
+    for (int i = 0; i < 2 && rows > 0; i++, rows--, k += k_stride, v += v_stride) {
+      for (std::int64_t line = 0; line < k_bytes; line += 64) __builtin_prefetch(k + line, 0, 2);
+      for (std::int64_t line = 0; line < v_bytes; line += 64) __builtin_prefetch(v + line, 0, 2);
+    }
+  }
+};
 
 /// A tile of scores on its way: row r is key `key + r`.
 struct Tile {
@@ -63,6 +83,8 @@ struct Tile {
   float* maximum = nullptr;  // (block_lanes), running
   const LaneIntervals* lists = nullptr;
   KeyRange seen_by_all, kept_by_all;
+  const KeyRange* by_vector = nullptr;  // (vectors), what the lanes of each see
+  Ahead* ahead = nullptr;
   const float* row_bias = nullptr;  // that of lane l and row r at [l - r], or null
 
   bool has_edge(std::int64_t row, std::int64_t rows) const {
@@ -84,72 +106,109 @@ HWY_INLINE hn::Mask<F> visible(const LaneIntervals& lists, int c, std::int64_t k
   return hn::RebindMask(F(), hn::And(before_end, within));
 }
 
-/// scores[row, row + rows) = K Q^T, with the bias, the mask and the running maximum. q: (width, block_lanes).
-template <int rows, bool biased>
-HWY_NOINLINE void score_rows(const Tile& tile, std::int64_t row, const float* HWY_RESTRICT k, std::int64_t k_stride,
-                             const float* HWY_RESTRICT q, std::int64_t width) {
+/// Columns [first, first + number) of vectors that some lane of rows needs.
+struct Columns {
+  int first = 0, number = vectors;
+};
+inline Columns needed(const Tile& tile, std::int64_t row, std::int64_t rows) {
+  const KeyRange part{tile.key + row, tile.key + row + rows};
+  int first = 0, end = vectors;
+  while (first + 1 < end && tile.by_vector[first].within(part).empty()) first++;
+  while (end - 1 > first && tile.by_vector[end - 1].within(part).empty()) end--;
+  return {first, end - first};
+}
+
+/// The keys of a tile and the queries of a lane block.
+struct Operands {
+  const float* k;  // rows of k_stride
+  std::int64_t k_stride;
+  const float* q;  // (width, block_lanes)
+  std::int64_t width;
+};
+
+/// scores[row, row + rows) = K Q^T in the columns from `first`, with the bias, the mask and the running maximum.
+template <int rows, int columns, bool biased>
+HWY_NOINLINE void score_rows(const Tile& tile, const Operands& operands, std::int64_t row, int first, bool edge) {
   const F f;
-  VF sums[rows][vectors];
+  const std::int64_t k_stride = operands.k_stride, width = operands.width;
+  const float* HWY_RESTRICT k = operands.k + row * k_stride;
+  const float* HWY_RESTRICT q = operands.q + first * lanes;
+  VF sums[rows][columns];
 #pragma GCC unroll 6
   for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
-    for (int c = 0; c < vectors; c++) sums[r][c] = hn::Zero(f);
+    for (int c = 0; c < columns; c++) sums[r][c] = hn::Zero(f);
   }
-  for (std::int64_t t = 0; t < width; t++) {
-    VF query[vectors];
 #pragma GCC unroll 4
-    for (int c = 0; c < vectors; c++) query[c] = hn::Load(f, q + t * block_lanes + c * lanes);
+  for (std::int64_t t = 0; t < width; t++) {
+    VF query[columns];
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) query[c] = hn::Load(f, q + t * block_lanes + c * lanes);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
       const VF key = hn::Set(f, k[r * k_stride + t]);
 #pragma GCC unroll 4
-      for (int c = 0; c < vectors; c++) sums[r][c] = hn::MulAdd(key, query[c], sums[r][c]);
+      for (int c = 0; c < columns; c++) sums[r][c] = hn::MulAdd(key, query[c], sums[r][c]);
     }
   }
   if constexpr (biased) {
+    const float* bias = tile.row_bias + first * lanes - row;
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
-      for (int c = 0; c < vectors; c++) sums[r][c] = hn::Add(sums[r][c], hn::LoadU(f, tile.row_bias + c * lanes - row - r));
+      for (int c = 0; c < columns; c++) sums[r][c] = hn::Add(sums[r][c], hn::LoadU(f, bias + c * lanes - r));
     }
   }
-  if (tile.has_edge(row, rows)) {
+  if (edge) {
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
-      for (int c = 0; c < vectors; c++)
-        sums[r][c] = hn::IfThenElse(visible(*tile.lists, c, tile.key + row + r), sums[r][c], hn::Set(f, minus_infinity));
+      for (int c = 0; c < columns; c++)
+        sums[r][c] = hn::IfThenElse(visible(*tile.lists, first + c, tile.key + row + r), sums[r][c], hn::Set(f, minus_infinity));
     }
   }
 #pragma GCC unroll 4
-  for (int c = 0; c < vectors; c++) {
-    VF most = hn::Load(f, tile.maximum + c * lanes);
+  for (int c = 0; c < columns; c++) {
+    VF most = hn::Load(f, tile.maximum + (first + c) * lanes);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
       most = hn::Max(sums[r][c], most);  // in this order: a NaN is not taken, it reaches the result by its weight
-      hn::Store(sums[r][c], f, tile.at(row + r, c));
+      hn::Store(sums[r][c], f, tile.at(row + r, first + c));
     }
-    hn::Store(most, f, tile.maximum + c * lanes);
+    hn::Store(most, f, tile.maximum + (first + c) * lanes);
   }
 }
 
+/// At an edge, in the columns that need it only; nobody sees the others.
+template <int rows, bool biased>
+void score_edge(const Tile& tile, const Operands& operands, std::int64_t row) {
+  const auto [first, number] = needed(tile, row, rows);
+  for (int c = 0; c < vectors; c++) {
+    if (c >= first && c < first + number) continue;
+    for (int r = 0; r < rows; r++) hn::Store(hn::Set(F(), minus_infinity), F(), tile.at(row + r, c));
+  }
+  if (number == vectors) return score_rows<rows, vectors, biased>(tile, operands, row, 0, true);
+  if constexpr (vectors > 2) {
+    if (number == 3) return score_rows<rows, 3, biased>(tile, operands, row, first, true);
+    if (number == 2) return score_rows<rows, 2, biased>(tile, operands, row, first, true);
+  }
+  score_rows<rows, 1, biased>(tile, operands, row, first, true);
+}
+
 template <bool biased>
-void score(const Tile& tile, const float* k, std::int64_t k_stride, const float* q, std::int64_t width) {
+void score(const Tile& tile, const Operands& operands) {
   for (std::int64_t row = 0; row < tile.keys;) {
     const int rows = next_rows(tile.keys - row, micro_rows);
-    const float* keys = k + row * k_stride;
-    switch (rows) {
-      case 6:
-        score_rows<6, biased>(tile, row, keys, k_stride, q, width);
-        break;
-      case 4:
-        score_rows<4, biased>(tile, row, keys, k_stride, q, width);
-        break;
-      case 2:
-        score_rows<2, biased>(tile, row, keys, k_stride, q, width);
-        break;
-      default:
-        score_rows<1, biased>(tile, row, keys, k_stride, q, width);
+    const bool edge = tile.has_edge(row, rows);
+    tile.ahead->step();
+    if (rows == 6) {
+      edge ? score_edge<6, biased>(tile, operands, row) : score_rows<6, vectors, biased>(tile, operands, row, 0, false);
+    } else if (rows == 4) {
+      edge ? score_edge<4, biased>(tile, operands, row) : score_rows<4, vectors, biased>(tile, operands, row, 0, false);
+    } else if (rows == 2) {
+      score_rows<2, vectors, biased>(tile, operands, row, 0, edge);
+    } else {
+      score_rows<1, vectors, biased>(tile, operands, row, 0, edge);
     }
     row += rows;
   }
@@ -197,6 +256,7 @@ HWY_NOINLINE void output_rows(const float* HWY_RESTRICT p, const float* HWY_REST
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sums[r][c] = hn::Mul(factor, hn::Load(f, out + r * out_stride + c * lanes));
   }
+#pragma GCC unroll 4
   for (std::int64_t key = 0; key < keys; key++) {
     VF value[columns];
 #pragma GCC unroll 4

@@ -151,8 +151,6 @@ void set_masks(const AttentionOptions& options, kernels::AttentionJob& job) {
 bool run_tiles(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
                const AttentionOptions& options) {
   if (q.dtype == DType::f64 || std::max(q.shape[3], v.shape[3]) > kernels::widest_attention_head) return false;
-  for (const auto& table : options.bias)
-    if (!std::holds_alternative<SlopeBias>(table) && !std::holds_alternative<DistanceBias>(table)) return false;
   kernels::AttentionJob job;
   job.dtype = q.dtype;
   job.batch = q.shape[0];

@@ -13,6 +13,7 @@
 #include "gnomon/bias_table.hpp"
 #include "gnomon/frequencies.hpp"
 #include "gnomon/mask.hpp"
+#include "kernels/attention.hpp"
 #include "support/random_spec.hpp"
 #include "support/strided.hpp"
 #include "support/targets.hpp"
@@ -524,6 +525,67 @@ TEST_P(Attention, ThreadsChangeNothing) {
     EXPECT_EQ(alone.log_sum_exp, together.log_sum_exp);
     EXPECT_EQ(alone.maximum, together.maximum);
   }
+}
+
+/// The kernel itself on a call with slopes, with or without leaving out tiles.
+void run_slopes(const Call<float>& call, bool skip, Result<float>& to) {
+  const auto& s = call.sizes;
+  gnomon::kernels::AttentionJob job;
+  job.batch = s.batch;
+  job.heads = s.heads;
+  job.kv_heads = s.kv_heads;
+  job.queries = s.queries;
+  job.keys = s.keys;
+  job.width = s.width;
+  job.value_width = s.value_width;
+  const auto input = [](const auto& x) {
+    return gnomon::kernels::AttentionInput{x.view().data, {x.strides[0], x.strides[1], x.strides[2]}};
+  };
+  job.q = input(call.q);
+  job.k = input(call.k);
+  job.v = input(call.v);
+  job.out = to.out.view().data;
+  std::copy_n(to.out.strides.begin(), 3, job.out_strides);
+  job.scale = 1 / std::sqrt(static_cast<double>(s.width));
+  job.bias = call.options.bias;
+  const auto& mask = *call.mask;
+  job.intervals = {mask.begin.data(), mask.end.data(), mask.first.data(), mask.diagonal.data(), 0, mask.batch != 1};
+  job.log_sum_exp = to.log_sum_exp.data();
+  job.maximum = to.maximum.data();
+  job.skip = skip;
+  gnomon::kernels::attention(job);
+}
+
+TEST_P(Attention, SkippedTilesChangeNoBit) {
+  SequenceDraw draw(63);
+  constexpr std::int64_t tokens = 1500;
+  for (const bool causal : {true, false})
+    for (const bool padded : {true, false}) {
+      Call<float> call({.batch = 2, .heads = 4, .kv_heads = 2, .queries = tokens, .keys = tokens, .width = 16, .value_width = 16}, draw);
+      gnomon::MaskOptions mask;
+      if (causal) mask.right = 0;
+      const std::vector<std::int32_t> begin{0, 700};
+      if (padded) mask.key_begin = begin;
+      call.see(mask);
+      call.add(gnomon::SlopeBias{{1, 0.5F, 0.125F, 0.01F}, true});
+      // Far keys that matter all the same: a bound on the bias alone would leave them out.
+      for (std::int64_t d = 0; d < 16; d++) call.k.at(0, 0, 3, d) = call.q.at(0, 0, 1400, d) * 1000;
+      auto all = run(call), some = run(call);
+      run_slopes(call, false, all);
+      run_slopes(call, true, some);
+      EXPECT_EQ(std::memcmp(all.out.memory.data(), some.out.memory.data(), all.out.memory.size() * sizeof(float)), 0);
+      EXPECT_EQ(std::memcmp(all.log_sum_exp.data(), some.log_sum_exp.data(), all.log_sum_exp.size() * sizeof(float)), 0);
+      EXPECT_EQ(all.maximum, some.maximum);
+      for (std::int64_t d = 0; d < 16; d++) EXPECT_NEAR(some.out.at(0, 0, 1400, d), call.v.at(0, 0, 3, d), 1e-6);
+      // A NaN in what is left out does not matter; that is how we know that something was.
+      if (!padded && causal) {
+        call.v.at(1, 1, 10, 0) = not_a_number;
+        run_slopes(call, true, some);
+        EXPECT_TRUE(std::isfinite(some.out.at(1, 2, 1499, 0)));
+        EXPECT_TRUE(std::isnan(some.out.at(1, 2, 11, 0)));
+        EXPECT_TRUE(std::isnan(some.out.at(1, 3, 1499, 0))) << "a slope of 0.01 reaches there";
+      }
+    }
 }
 
 TEST_P(Attention, NeighboursOfAMaskAreToldApart) {
