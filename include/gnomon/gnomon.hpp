@@ -24,6 +24,7 @@
 // ④ what the hot loop does
 #include "gnomon/attention.hpp"
 #include "gnomon/embed.hpp"
+#include "gnomon/kv_cache.hpp"
 #include "gnomon/layout.hpp"
 #include "gnomon/rotate.hpp"
 

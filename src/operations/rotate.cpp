@@ -228,6 +228,11 @@ void rotate(std::span<const RotateOperand> operands, const Rotation& rotation, c
   const auto strides = check_rotate(operands, rotation, positions, options);
   if (std::all_of(operands.begin(), operands.end(), [](const auto& operand) { return is_empty(operand.x); })) return;
   check_memory(operands);
+  run_rotate(operands, rotation, positions, strides, options);
+}
+
+void run_rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
+                const PositionGrid::Strides& strides, const RotateOptions& options) {
   const PositionGrid grid(positions, strides);
   if (!run_kernel(operands, rotation, grid, options)) reference::rotate(operands, rotation, positions, options);
 }
