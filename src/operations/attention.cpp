@@ -11,6 +11,7 @@
 #include "gnomon/error.hpp"
 #include "kernels/attention.hpp"
 #include "operations/attention.hpp"
+#include "operations/decode.hpp"
 #include "operations/rotate.hpp"
 #include "operations/views.hpp"
 
@@ -216,6 +217,8 @@ void attention(const ConstTensorView& q, const ConstTensorView& k, const ConstTe
   check_memory(q, k, v, out);
   if (is_empty(out)) return;
   // The first that takes them.
+  const CacheView cache{k, v, k.shape[2]};
+  if (decode_fits(q, cache, options)) return decode(q, cache, out, options);
   if (run_tiles(q, k, v, out, options)) return;
   reference::attention(q, k, v, out, options);
 }
