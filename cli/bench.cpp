@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gnomon bench: how fast this machine rotates, as a ratio to a plain read and write of the same memory in the same run. Only the ratio
-// travels between machines. A wrong result gets no time.
-#include <sys/mman.h>
-
+// gnomon bench: how fast this machine rotates, as a ratio to a plain read and write of the same memory in the same run; the other
+// operations have files of their own. Only the ratio travels between machines. A wrong result gets no time.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <new>
-#include <random>
-#include <thread>
 
+#include "bench.hpp"
 #include "gnomon/rotate.hpp"
 #include "kernels/plain.hpp"
 #include "output.hpp"
@@ -26,10 +20,8 @@ namespace {
 
 constexpr std::int64_t query_heads = 32, key_heads = 8, head_dim = 128;
 
-struct Options {
+struct Options : BenchOptions {
   std::string what;
-  int threads = 0;
-  bool json = false;
 };
 
 /// Sizes that end up in different places: the first-level cache, the second, memory. Positions far out cost the same.
@@ -47,28 +39,6 @@ struct Result {
   double ratio, gigabytes_per_second, speedup;
 };
 
-/// Memory on huge pages where the system has them, as a serving engine would ask for: small ones cost both sides of a ratio time, and not
-/// the same.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes)
-      : size_((bytes + page - 1) / page * page), data_(static_cast<std::byte*>(std::aligned_alloc(page, size_))) {
-    if (data_ == nullptr) throw std::bad_alloc();
-    madvise(data_.get(), size_, MADV_HUGEPAGE);  // a wish; a kernel without them says no
-    std::memset(data_.get(), 0, size_);
-  }
-  std::byte* data() const { return data_.get(); }
-  std::size_t size() const { return size_; }
-
- private:
-  static constexpr std::size_t page = 2 << 20;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::size_t size_;
-  std::unique_ptr<std::byte, Free> data_;
-};
-
 /// Queries and keys as a projection leaves them, heads inside tokens, one after the other in one buffer.
 class Case {
  public:
@@ -77,8 +47,7 @@ class Case {
         dtype_(dtype),
         bytes_((query_heads + key_heads) * size.tokens * head_dim * static_cast<std::int64_t>(size_of(dtype))),
         memory_(static_cast<std::size_t>(bytes_) + prefetched) {
-    std::mt19937 random(1);
-    fill(random);
+    fill_with_numbers(data(), bytes_, dtype_, 1);
     RotarySpec spec{rotary::Default{}, 500000, head_dim, head_dim};
     spec.layout = layout;
     frequencies_ = frequencies(spec);
@@ -129,19 +98,6 @@ class Case {
                           {size_.tokens * row, head_dim, row, 1}};
     return {view, view};
   }
-  /// Numbers of size about 1 in every dtype, by their bits.
-  void fill(std::mt19937& random) {
-    auto* bytes = data();
-    for (std::int64_t i = 0; i < bytes_; i += static_cast<std::int64_t>(size_of(dtype_))) {
-      const auto bits = static_cast<std::uint32_t>(random());
-      const std::uint32_t f32 = 0x3f000000u | (bits & 0x80ffffffu);
-      const auto half = static_cast<std::uint16_t>(dtype_ == DType::bf16 ? f32 >> 16 : 0x3800u | (bits & 0x87ffu));
-      if (dtype_ == DType::f32)
-        std::memcpy(bytes + i, &f32, 4);
-      else
-        std::memcpy(bytes + i, &half, 2);
-    }
-  }
   double value(const std::byte* element) const {
     return visit_dtype(dtype_, [&]<class Element>(Element decoded) -> double {
       std::memcpy(&decoded, element, sizeof(Element));
@@ -166,13 +122,6 @@ class Case {
   Frequencies frequencies_;
   Range positions_;
 };
-
-template <class Body>
-double seconds(std::int64_t repeats, Body&& body) {
-  const auto start = std::chrono::steady_clock::now();
-  for (std::int64_t i = 0; i < repeats; i++) body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(repeats);
-}
 
 /// Best times of the yardstick and of rotate, taken in turn so that both see the same machine.
 struct Times {
@@ -241,9 +190,10 @@ void print_people(Output& out, const std::vector<Result>& results) {
 }
 
 int run(const Options& options) {
-  if (options.what != "rotate") throw Misuse(fmt::format("bench: expected rotate, got \"{}\"", printable(options.what)));
-  const auto cores = std::max(1U, std::thread::hardware_concurrency());
-  const auto results = bench(options.threads > 0 ? static_cast<std::size_t>(options.threads) : std::min(cores, 2U));
+  if (options.what == "kv") return bench_kv(options);
+  if (options.what == "decode") return bench_decode(options);
+  if (options.what != "rotate") throw Misuse(fmt::format("bench: expected rotate, kv or decode, got \"{}\"", printable(options.what)));
+  const auto results = bench(options.threads_or_two());
   Output out;
   options.json ? print_json(out, results) : print_people(out, results);
   out.finish();
@@ -253,9 +203,9 @@ int run(const Options& options) {
 }  // namespace
 
 Verb add_bench(CLI::App& root) {
-  auto* app = root.add_subcommand("bench", "Speed of the kernels on this machine, as ratios to a plain read and write of the same memory");
+  auto* app = root.add_subcommand("bench", "Speed of the kernels on this machine, as ratios to reading (and writing) the same memory");
   const auto options = std::make_shared<Options>();
-  app->add_option("what", options->what, "The operation to measure")->required()->type_name("rotate");
+  app->add_option("what", options->what, "The operation to measure")->required()->type_name("rotate|kv|decode");
   app->add_option("--threads", options->threads, "Threads of the second run of large cases (default: 2, where there are as many cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
@@ -264,6 +214,7 @@ Verb add_bench(CLI::App& root) {
       "It takes less than a minute. Every case is compared with the double reference before it is timed.\n\n"
       "Examples:\n"
       "  gnomon bench rotate\n"
+      "  gnomon bench decode\n"
       "  gnomon bench rotate --json --threads 4");
   return {app, [options] { return run(*options); }};
 }

@@ -30,6 +30,31 @@ void touch(std::uint32_t* x, std::int64_t words) {
   }
 }
 
+template <bool ahead>
+std::uint32_t take(const std::uint32_t* x, std::int64_t words) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  for (std::int64_t i = 0; i < words; i += 4 * lanes) {
+    if constexpr (ahead) {
+      for (std::int64_t line = 0; line < 4 * lanes; line += 16) hwy::Prefetch(x + i + 1024 + line);
+    }
+    a = hn::Xor(a, hn::LoadU(d, x + i));
+    b = hn::Xor(b, hn::LoadU(d, x + i + lanes));
+    c = hn::Xor(c, hn::LoadU(d, x + i + 2 * lanes));
+    e = hn::Xor(e, hn::LoadU(d, x + i + 3 * lanes));
+  }
+  HWY_ALIGN std::uint32_t all[HWY_MAX_BYTES / sizeof(std::uint32_t)];
+  hn::Store(hn::Xor(hn::Xor(a, b), hn::Xor(c, e)), d, all);
+  std::uint32_t result = 0;
+  for (std::int64_t i = 0; i < lanes; i++) result ^= all[i];
+  return result;
+}
+
+std::uint32_t run_take(const std::uint32_t* x, std::int64_t words, bool ahead) {
+  return ahead ? take<true>(x, words) : take<false>(x, words);
+}
+
 void run_touch(std::uint32_t* x, std::int64_t words, bool ahead) { ahead ? touch<true>(x, words) : touch<false>(x, words); }
 
 }  // namespace gnomon::kernels::HWY_NAMESPACE
@@ -39,9 +64,14 @@ HWY_AFTER_NAMESPACE();
 namespace gnomon::kernels {
 
 HWY_EXPORT(run_touch);
+HWY_EXPORT(run_take);
 
 void read_and_write(void* data, std::int64_t bytes, bool prefetch) {
   HWY_DYNAMIC_DISPATCH(run_touch)(static_cast<std::uint32_t*>(data), bytes / 4, prefetch);
+}
+
+std::uint32_t read(const void* data, std::int64_t bytes, bool prefetch) {
+  return HWY_DYNAMIC_DISPATCH(run_take)(static_cast<const std::uint32_t*>(data), bytes / 4, prefetch);
 }
 
 }  // namespace gnomon::kernels

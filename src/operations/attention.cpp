@@ -11,6 +11,7 @@
 #include "gnomon/error.hpp"
 #include "kernels/attention.hpp"
 #include "operations/attention.hpp"
+#include "operations/decode.hpp"
 #include "operations/rotate.hpp"
 #include "operations/views.hpp"
 
@@ -214,8 +215,105 @@ void attention(const ConstTensorView& q, const ConstTensorView& k, const ConstTe
   check_memory(q, k, v, out);
   if (is_empty(out)) return;
   // The first that takes them.
+  const CacheView cache{k, v, k.shape[2]};
+  if (decode_fits(q, cache, options)) return decode(q, cache, out, options);
   if (run_tiles(q, k, v, out, options)) return;
   reference::attention(q, k, v, out, options);
+}
+
+namespace {
+
+/// Tokens a row of a paged cache has blocks for, and pages it has.
+void check_pages(const ConstTensorView& q, const PagedCache& cache) {
+  const std::int64_t batch = q.shape[0], pages = cache.keys.shape[0], page_size = cache.keys.shape[2];
+  const auto blocks = static_cast<std::int64_t>(cache.block_table.size());
+  if (page_size < 1) refuse(fmt::format("keys: expected pages of at least 1 token, got {}", page_size));
+  check_size("lengths", cache.lengths.size(), batch, "batch");
+  if (batch == 0 ? blocks != 0 : blocks % batch != 0) {
+    refuse(fmt::format("block_table: expected a multiple of {} numbers (batch x blocks), got {}", batch, blocks));
+  }
+  for (std::int64_t b = 0; b < batch; b++) {
+    const std::int64_t length = cache.lengths[static_cast<std::size_t>(b)];
+    if (length < 0 || length > blocks / batch * page_size) {
+      throw Error(ErrorCode::out_of_range,
+                  fmt::format("lengths: row {} has blocks for 0 to {} tokens, got {}", b, blocks / batch * page_size, length));
+    }
+    for (std::int64_t block = 0; block * page_size < length; block++) {
+      const std::int64_t page = cache.block_table[static_cast<std::size_t>(b * (blocks / batch) + block)];
+      if (page >= 0 && page < pages) continue;
+      throw Error(ErrorCode::out_of_range,
+                  fmt::format("block_table: the cache has pages 0 to {}, block {} of row {} is {}", pages - 1, block, b, page));
+    }
+  }
+}
+
+void check_lengths(const KeyIntervals& mask, std::span<const std::int32_t> lengths) {
+  for (std::size_t b = 0; b < lengths.size(); b++) {
+    const auto row = static_cast<std::ptrdiff_t>(mask.batch == 1 ? 0 : b) * static_cast<std::ptrdiff_t>(mask.queries);
+    const auto begin = mask.end.begin() + row;
+    const std::int32_t most = mask.queries == 0 ? 0 : *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(mask.queries));
+    if (most > lengths[b]) refuse(fmt::format("mask: row {} has {} keys in the cache, a query sees keys up to {}", b, lengths[b], most));
+  }
+}
+
+/// The tokens of every row one after the other, as (B,Hk,T,·); zeros where a row has fewer.
+class Gathered {
+ public:
+  Gathered(const ConstTensorView& pages, const PagedCache& cache, std::int64_t batch, std::int64_t tokens)
+      : view_(nullptr, pages.dtype, {batch, pages.shape[1], tokens, pages.shape[3]},
+              {pages.shape[1] * tokens * pages.shape[3], tokens * pages.shape[3], pages.shape[3], 1}) {
+    const auto size = static_cast<std::int64_t>(size_of(pages.dtype)), row = pages.shape[3] * size;
+    memory_.resize(static_cast<std::size_t>(batch * view_.strides[0] * size));
+    view_.data = memory_.data();
+    const auto blocks = static_cast<std::int64_t>(cache.block_table.size()) / batch;
+    for (std::int64_t b = 0; b < batch; b++) {
+      for (std::int64_t t = 0; t < cache.lengths[static_cast<std::size_t>(b)]; t++) {
+        const std::int64_t page = cache.block_table[static_cast<std::size_t>(b * blocks + t / pages.shape[2])];
+        for (std::int64_t h = 0; h < pages.shape[1]; h++) {
+          const std::int64_t from = page * pages.strides[0] + h * pages.strides[1] + t % pages.shape[2] * pages.strides[2];
+          std::copy_n(static_cast<const std::byte*>(pages.data) + from * size, row,
+                      memory_.data() + (b * view_.strides[0] + h * view_.strides[1] + t * view_.strides[2]) * size);
+        }
+      }
+    }
+  }
+  const ConstTensorView& view() const { return view_; }
+
+ private:
+  ConstTensorView view_;
+  std::vector<std::byte> memory_;
+};
+
+}  // namespace
+
+void attention(const ConstTensorView& q, const PagedCache& cache, const TensorView& out, const AttentionOptions& options) {
+  auto row_keys = cache.keys, row_values = cache.values;  // every row of the batch has pages to itself
+  row_keys.shape[0] = row_values.shape[0] = q.shape[0];
+  check_views(q, row_keys, row_values, out);
+  if (cache.values.shape[0] != cache.keys.shape[0])
+    refuse(fmt::format("values: expected the {} pages of keys, got {}", cache.keys.shape[0], cache.values.shape[0]));
+  check_pages(q, cache);
+  const std::int64_t tokens = cache.lengths.empty() ? 0 : *std::max_element(cache.lengths.begin(), cache.lengths.end());
+  check_options({q.shape[0], q.shape[1], cache.keys.shape[1], q.shape[2], tokens, q.shape[3], cache.values.shape[3]}, options);
+  check_load("queries", q, options.rotate_queries);
+  check_memory(q, cache.keys, cache.values, out);
+  if (options.mask != nullptr) check_lengths(*options.mask, cache.lengths);
+  if (is_empty(out)) return;
+  AttentionOptions masked = options;
+  KeyIntervals causal;
+  if (options.mask == nullptr) {
+    MaskOptions wanted;
+    wanted.queries = q.shape[2];
+    wanted.keys = tokens;
+    wanted.right = 0;
+    wanted.key_end = cache.lengths;
+    causal = key_intervals(wanted);
+    masked.mask = &causal;
+  }
+  const CacheView pages{cache.keys, cache.values, tokens, cache.block_table};
+  if (decode_fits(q, pages, masked)) return decode(q, pages, out, masked);
+  const Gathered keys(cache.keys, cache, q.shape[0], tokens), values(cache.values, cache, q.shape[0], tokens);
+  attention(q, keys.view(), values.view(), out, masked);
 }
 
 }  // namespace gnomon
