@@ -13,6 +13,7 @@ import sys
 
 from gnomon._core import (
     AbsoluteSpec,
+    AttentionStatistics,
     Comparison,
     Conversion,
     DistanceBias,
@@ -36,6 +37,7 @@ from gnomon._core import (
     add_positions,
     analysis,
     attention,
+    attention_statistics,
     bias,
     bias_at,
     compare,
@@ -64,6 +66,7 @@ from gnomon._core import (
 
 __all__ = [
     "AbsoluteSpec",
+    "AttentionStatistics",
     "Comparison",
     "Conversion",
     "DistanceBias",
@@ -87,6 +90,7 @@ __all__ = [
     "add_positions",
     "analysis",
     "attention",
+    "attention_statistics",
     "bias",
     "bias_at",
     "compare",

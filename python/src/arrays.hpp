@@ -30,3 +30,17 @@ Array array_of(std::string_view name, nb::handle object, const char* expected) {
   }
   return array;
 }
+
+/// (B,H,T,D) as the core sees it.
+template <class Array>
+gnomon::TensorView view_of(std::string_view name, const Array& array, const std::optional<std::string>& stated) {
+  if (array.ndim() != 4) refuse(fmt::format("{}: expected 4 axes (B, H, T, D), got {}", name, array.ndim()));
+  gnomon::TensorView view;
+  view.data = const_cast<void*>(static_cast<const void*>(array.data()));
+  view.dtype = dtype_of_array(name, array.dtype(), stated);
+  for (std::size_t axis = 0; axis < 4; axis++) {
+    view.shape[axis] = static_cast<std::int64_t>(array.shape(axis));
+    view.strides[axis] = array.stride(axis);
+  }
+  return view;
+}

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arrays.hpp"
+#include "attention_options.hpp"
 #include "bindings.hpp"
 
 namespace nb = nanobind;
@@ -44,117 +45,11 @@ gnomon::KeyIntervals key_intervals(std::int64_t queries, std::int64_t keys, bool
   return gnomon::key_intervals(options);
 }
 
-template <class Array>
-gnomon::TensorView view_of(std::string_view name, const Array& array, const std::optional<std::string>& stated) {
-  if (array.ndim() != 4) refuse(fmt::format("{}: expected 4 axes (B, H, T, D), got {}", name, array.ndim()));
-  gnomon::TensorView view;
-  view.data = const_cast<void*>(static_cast<const void*>(array.data()));
-  view.dtype = dtype_of_array(name, array.dtype(), stated);
-  for (std::size_t axis = 0; axis < 4; axis++) {
-    view.shape[axis] = static_cast<std::int64_t>(array.shape(axis));
-    view.strides[axis] = array.stride(axis);
-  }
-  return view;
-}
-
 /// An array like q, of a shape of its own: NumPy's, or of the framework that q is of.
 nb::object empty_like(nb::handle q, const std::array<std::int64_t, 4>& shape) {
   if (nb::hasattr(q, "new_empty")) return q.attr("new_empty")(shape);
   const auto numpy = nb::module_::import_("numpy");
   return numpy.attr("empty")(shape, "dtype"_a = numpy.attr("asarray")(q).attr("dtype"));
-}
-
-/// What the options of a call borrow from.
-struct Options {
-  gnomon::AttentionOptions view;
-  std::vector<gnomon::BiasTable> bias;
-  std::vector<float> sink_logits, query_factors;
-  std::vector<PythonFrequencies> frequencies;
-  std::vector<PythonPositions> positions;
-  std::vector<nb::object> owners;
-  std::shared_ptr<gnomon::Executor> executor;
-
-  Options() {
-    frequencies.reserve(2);
-    positions.reserve(2);
-  }
-
-  void add_bias(nb::handle given) {
-    if (given.is_none()) return;
-    if (nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given)) {
-      for (nb::handle item : given) add_bias(item);
-      return;
-    }
-    gnomon::BiasTable table;
-    if (!nb::try_cast(given, table)) {
-      refuse(fmt::format("bias: expected a SlopeBias, DistanceBias, FireBias or GridBias, or a list of them, got {}",
-                         nb::repr(given.type()).c_str()));
-    }
-    bias.push_back(std::move(table));
-    view.bias = bias;
-  }
-
-  std::optional<gnomon::RotationOnLoad> rotation(const char* name, nb::handle given) {
-    if (given.is_none()) return std::nullopt;
-    if (!nb::isinstance<nb::tuple>(given) || nb::len(given) != 2) {
-      refuse(fmt::format("{}: expected a pair (frequencies, positions), got {}", name, nb::repr(given.type()).c_str()));
-    }
-    const auto pair = nb::cast<nb::tuple>(given);
-    positions.push_back(positions_of(pair[1]));
-    owners.push_back(nb::borrow(given));
-    if (nb::isinstance<gnomon::RotaryTable>(pair[0]))
-      return gnomon::RotationOnLoad{*nb::inst_ptr<gnomon::RotaryTable>(pair[0]), positions.back().view};
-    frequencies.emplace_back(pair[0], "exact");
-    return gnomon::RotationOnLoad{frequencies.back().get(), positions.back().view};
-  }
-
-  void set_mask_tensor(nb::handle given, const std::array<std::int64_t, 4>& shape) {
-    if (given.is_none()) return;
-    auto array = array_of<nb::ndarray<nb::ro, nb::device::cpu>>("mask_tensor", given, "an array of bool or float32");
-    gnomon::MaskTensor mask;
-    if (array.dtype() == nb::dtype<float>()) {
-      mask.kind = gnomon::MaskTensor::Kind::additive;
-    } else if (array.dtype() != nb::dtype<bool>() && array.dtype() != nb::dtype<std::uint8_t>()) {
-      refuse(fmt::format("mask_tensor: expected bool, or float32 to be added to the scores, got code {} with {} bits", array.dtype().code,
-                         array.dtype().bits));
-    }
-    if (array.ndim() > 4) refuse(fmt::format("mask_tensor: expected at most 4 axes (B, H, Tq, Tk), got {}", array.ndim()));
-    mask.data = array.data();
-    for (std::size_t axis = 4 - array.ndim(); axis < 4; axis++) {
-      const std::size_t own = axis - (4 - array.ndim());
-      const auto extent = static_cast<std::int64_t>(array.shape(own));
-      if (extent != 1 && extent != shape[axis]) {
-        refuse(fmt::format("mask_tensor: expected an axis of {} or 1 in the place of axis {} of (B, H, Tq, Tk), got {}", shape[axis], axis,
-                           extent));
-      }
-      mask.strides[axis] = extent == 1 ? 0 : array.stride(own);
-    }
-    owners.push_back(nb::cast(array));
-    view.mask_tensor = mask;
-  }
-
-  /// A float32 array (B, Hq, Tq), contiguous, to be written; null for None.
-  float* written(const char* name, nb::handle given, const std::array<std::int64_t, 4>& shape) {
-    if (given.is_none()) return nullptr;
-    const auto array = array_of<nb::ndarray<float, nb::ndim<3>, nb::c_contig, nb::device::cpu>>(
-        name, given, "a writable, contiguous float32 array (B, H, T)");
-    for (std::size_t axis = 0; axis < 3; axis++) {
-      if (static_cast<std::int64_t>(array.shape(axis)) == shape[axis]) continue;
-      refuse(
-          fmt::format("{}: expected shape ({}, {}, {}), got {} on axis {}", name, shape[0], shape[1], shape[2], array.shape(axis), axis));
-    }
-    owners.push_back(nb::cast(array));
-    return array.data();
-  }
-};
-
-std::vector<float> floats(const char* name, nb::handle given) {
-  std::vector<float> result;
-  if (given.is_none()) return result;
-  nb::ndarray<const float, nb::c_contig, nb::device::cpu> array;
-  if (nb::try_cast(given, array)) return {array.data(), array.data() + array.size()};
-  if (!nb::try_cast(given, result)) refuse(fmt::format("{}: expected numbers, got {}", name, nb::repr(given.type()).c_str()));
-  return result;
 }
 
 nb::object attention(nb::object q, nb::object k, nb::object v, nb::object out, std::optional<double> scale, std::optional<double> softcap,
@@ -169,20 +64,10 @@ nb::object attention(nb::object q, nb::object k, nb::object v, nb::object out, s
   if (out.is_none()) out = empty_like(q, shape);
   const auto written = array_of<nb::ndarray<nb::device::cpu>>("out", out, "a writable array");
   const auto out_view = view_of("out", written, dtype);
-  Options options;
-  options.view.scale = scale;
-  options.view.softcap = softcap;
-  options.add_bias(bias);
-  options.view.mask = mask;
-  options.set_mask_tensor(mask_tensor, {shape[0], shape[1], shape[2], k_view.shape[2]});
-  options.view.sink_logits = options.sink_logits = floats("sink_logits", sink_logits);
-  options.view.query_factors = options.query_factors = floats("query_factors", query_factors);
-  options.view.rotate_queries = options.rotation("rotate_queries", rotate_queries);
-  options.view.rotate_keys = options.rotation("rotate_keys", rotate_keys);
+  PythonAttentionOptions options({scale, softcap, bias, mask, mask_tensor, sink_logits, query_factors, rotate_queries, rotate_keys},
+                                 {shape[0], shape[1], shape[2], k_view.shape[2]}, threads);
   options.view.log_sum_exp = options.written("log_sum_exp", log_sum_exp, shape);
   options.view.maximum = options.written("maximum", maximum, shape);
-  options.executor = executor_of(threads);
-  options.view.executor = options.executor.get();
   {
     const nb::gil_scoped_release without_the_interpreter;
     gnomon::attention(q_view, k_view, v_view, out_view, options.view);

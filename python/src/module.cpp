@@ -14,6 +14,7 @@ NB_MODULE(_core, module) {
   bind_embed(module);
   bind_rotate(module);
   bind_attention(module);
+  bind_attention_statistics(module);
   bind_layout(module);
   bind_model(module);
   bind_compare(module);
