@@ -25,6 +25,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
+namespace {  // a file compiled for more than its target must not lend its code to others
 
 /// Scratch, aligned for vectors and not touched before it is used.
 class Floats {
@@ -65,7 +66,7 @@ HWY_INLINE void widen_row(const typename Elements::Element* x, std::int64_t numb
 
 /// Rows of `number` channels become rows of block_lanes. What it returns is 0, but NaN where there was a NaN or an infinity.
 template <class Elements>
-HWY_NOINLINE VF pack_panel(const typename Elements::Element* x, std::int64_t stride, std::int64_t rows, std::int64_t number, float* to) {
+HWY_NOINLINE VF widen_panel(const typename Elements::Element* x, std::int64_t stride, std::int64_t rows, std::int64_t number, float* to) {
   VF unusual = hn::Zero(F());
   for (std::int64_t row = 0; row < rows; row++, x += stride, to += block_lanes) {
     if (number == block_lanes) {
@@ -91,8 +92,10 @@ HWY_INLINE void narrow_row(const float* x, float factor, std::int64_t number, ty
   for (; i < number; i++) to[i] = Elements::narrow(x[i] * factor);
 }
 
-/// to[t * block_lanes + lane] = rows[lane * stride + t] * factors[lane], for one vector of lanes. Rows are readable up to a multiple of 4.
-inline void transpose(const float* rows, std::int64_t stride, const float* factors, std::int64_t width, float* to) {
+/// to[t * block_lanes + lane] = rows[lane * stride + t] (* factors[lane]), for one vector of lanes. Rows are readable up to a multiple
+/// of 4.
+template <bool scaled>
+void transpose(const float* rows, std::int64_t stride, const float* factors, std::int64_t width, float* to) {
   std::int64_t t = 0;
 #if HWY_TARGET != HWY_SCALAR
   const F f;
@@ -113,20 +116,22 @@ inline void transpose(const float* rows, std::int64_t stride, const float* facto
     const VF turned[] = {hn::InterleaveLower(f, low, low2), hn::InterleaveUpper(f, low, low2), hn::InterleaveLower(f, high, high2),
                          hn::InterleaveUpper(f, high, high2)};
     for (std::int64_t i = 0; i < std::min<std::int64_t>(4, width - t); i++)
-      hn::Store(hn::Mul(turned[i], factor), f, to + (t + i) * block_lanes);
+      hn::Store(scaled ? hn::Mul(turned[i], factor) : turned[i], f, to + (t + i) * block_lanes);
   }
 #endif
   for (; t < width; t++) {
-    for (int lane = 0; lane < lanes; lane++) to[t * block_lanes + lane] = rows[lane * stride + t] * factors[lane];
+    for (int lane = 0; lane < lanes; lane++)
+      to[t * block_lanes + lane] = scaled ? rows[lane * stride + t] * factors[lane] : rows[lane * stride + t];
   }
 }
 
-/// Rows of float32, those of `tokens` tokens from `token`, turned on their way to others (or in place).
-inline void rotate_rows(const RotateJob& rotation, bool keys, std::int64_t b, std::int64_t token, std::int64_t tokens, const float* rows,
-                        std::int64_t stride, float* to, std::int64_t to_stride) {
+/// Rows of `tokens` tokens from `token`, turned on their way to others (or in place). Strides in elements.
+template <class Element>
+void rotate_rows(const RotateJob& rotation, bool keys, std::int64_t b, std::int64_t token, std::int64_t tokens, const Element* rows,
+                 std::int64_t stride, Element* to, std::int64_t to_stride) {
   // Tokens are counted from 0, where there may be no memory: the addresses are worked out as numbers.
-  const auto start = [token](const float* first, std::int64_t step) {
-    return reinterpret_cast<std::uintptr_t>(first) - static_cast<std::uintptr_t>(token * step) * sizeof(float);
+  const auto start = [token](const Element* first, std::int64_t step) {
+    return reinterpret_cast<std::uintptr_t>(first) - static_cast<std::uintptr_t>(token * step) * sizeof(Element);
   };
   RotateTensor tensor;
   tensor.x = reinterpret_cast<const void*>(start(rows, stride));
@@ -137,14 +142,38 @@ inline void rotate_rows(const RotateJob& rotation, bool keys, std::int64_t b, st
   tensor.reciprocal = keys;
   RotateJob job = rotation;
   job.tensors = {&tensor, 1};
-  kernels::rotate(DType::f32, job, {b, b + 1, token, token + tokens});
+  kernels::rotate(sizeof(Element) == 4 ? DType::f32 : DType::bf16, job, {b, b + 1, token, token + tokens});
 }
+
+/// A format says how elements become the words that tiles are made of. Here each is widened to a float32, once, as its tile is prepared.
+template <class Elements_>
+struct Widened {
+  using Elements = Elements_;
+  using Element = typename Elements::Element;
+  using Rotated = float;                        // what rows are rotated as
+  static constexpr int keys = 1;                // keys in a word of weights and values
+  static constexpr bool scales_queries = true;  // queries are multiplied by scale and temperature, so that scores need not be
+  static std::int64_t words(std::int64_t channels) { return channels; }
+  /// Whether rows of keys are words as they lie.
+  static bool reads_in_place(const AttentionJob&) { return std::is_same_v<Elements, ElementsF32>; }
+  static HWY_INLINE VF dot(VF sum, VF a, VF b) { return hn::MulAdd(a, b, sum); }
+  static void read_row(const Element* x, std::int64_t channels, float* to) { widen_row<Elements>(x, channels, to); }
+  static VF pack_panel(const Element* x, std::int64_t stride, std::int64_t rows, std::int64_t number, float* to) {
+    return widen_panel<Elements>(x, stride, rows, number, to);
+  }
+  /// Takes 0 for each NaN and infinity.
+  static void clean(float* from, const float* end) {
+    for (; from != end; from++) *from = std::isfinite(*from) ? *from : 0;
+  }
+  static void weigh(const Tile& tile, float* maximum, float* sum, float* rescale) { weigh_rows(tile, maximum, sum, rescale); }
+  static float weight(const Tile& tile, std::int64_t row, std::int64_t lane) { return tile.scores[row * score_stride + lane]; }
+};
 
 /// A lane block at work.
 struct Block {
   std::int64_t b = 0, head = 0, query = 0, queries = 0;
-  float *q = nullptr, *out = nullptr;        // (width, block_lanes), (block_lanes, value_stride)
-  float *maximum = nullptr, *sum = nullptr;  // (block_lanes)
+  float *q = nullptr, *out = nullptr;                            // (width, block_lanes), (block_lanes, value_stride)
+  float *maximum = nullptr, *sum = nullptr, *factors = nullptr;  // (block_lanes)
   LaneIntervals lists{};
   BlockKeys keys;
   KeyRange groups[block_lanes / 4];  // what each group of rows of P V sees
@@ -247,10 +276,11 @@ std::vector<float> key_norms(const AttentionJob& job, const AttentionCut& cut) {
 }
 
 /// The scratch of one thread, and what it does with units of work.
-template <class Elements>
+template <class Format>
 class Worker {
  public:
-  using Element = typename Elements::Element;
+  using Elements = typename Format::Elements;
+  using Element = typename Format::Element;
   explicit Worker(const Shared& shared)
       : shared_(shared),
         job_(shared.job),
@@ -259,18 +289,19 @@ class Worker {
         scores_(shared.cut.keys * score_stride),
         row_(block_lanes + tile_keys),
         maximum_(2 * block_lanes),
-        q_(shared.cut.blocks * block_lanes * job_.width),
+        q_(shared.cut.blocks * block_lanes * Format::words(job_.width)),
         out_(shared.cut.blocks * block_lanes * shared.value_stride),
-        sums_(shared.cut.blocks * 2 * block_lanes),
+        sums_(shared.cut.blocks * 3 * block_lanes),
         lengths_(static_cast<std::int64_t>(shared.fires.size()) * shared.cut.blocks * block_lanes),
         lists_(static_cast<std::size_t>(shared.cut.blocks * 5 * block_lanes)),
         blocks_(static_cast<std::size_t>(shared.cut.blocks)) {
     for (std::int64_t i = 0; i < shared.cut.blocks; i++) {
       auto& block = blocks_[static_cast<std::size_t>(i)];
-      block.q = q_.at(i * block_lanes * job_.width);
+      block.q = q_.at(i * block_lanes * Format::words(job_.width));
       block.out = out_.at(i * block_lanes * shared.value_stride);
-      block.maximum = sums_.at(2 * i * block_lanes);
-      block.sum = sums_.at((2 * i + 1) * block_lanes);
+      block.maximum = sums_.at(3 * i * block_lanes);
+      block.sum = sums_.at((3 * i + 1) * block_lanes);
+      block.factors = sums_.at((3 * i + 2) * block_lanes);
       block.inverse_lengths = lengths_.at(i * static_cast<std::int64_t>(shared.fires.size()) * block_lanes);
       auto* list = lists_.data() + i * 5 * block_lanes;
       block.lists = {list, list + block_lanes, list + 2 * block_lanes, list + 3 * block_lanes, list + 4 * block_lanes};
@@ -329,32 +360,42 @@ class Worker {
     return range;
   }
 
-  /// Q^T, rotated, times scale and temperature, so that scores are exponents of 2.
+  /// Q^T, rotated, and what makes exponents of 2 of its scores: scale and temperature.
   void load_queries(Block& block) {
     float* rows = k_.at(0);  // no tile of keys is prepared yet
+    const std::int64_t stride = shared_.k_stride, words = Format::words(job_.width);
     for (std::int64_t lane = 0; lane < block.queries; lane++)
-      widen_row<Elements>(row_of(job_.q, block.b, block.head, block.query + lane), job_.width, rows + lane * shared_.k_stride);
-    if (job_.rotate_queries != nullptr)
-      rotate_rows(*job_.rotate_queries, false, block.b, block.query, block.queries, rows, shared_.k_stride, rows, shared_.k_stride);
-    for (std::int64_t lane = block.queries; lane < block_lanes; lane++) std::fill_n(rows + lane * shared_.k_stride, shared_.k_stride, 0.0f);
-    HWY_ALIGN float factors[block_lanes] = {};
-    for (std::int64_t lane = 0; lane < block.queries; lane++) factors[lane] = factor_of(block.b, block.query + lane);
-    for (int c = 0; c < vectors; c++)
-      transpose(rows + c * lanes * shared_.k_stride, shared_.k_stride, factors + c * lanes, job_.width, block.q + c * lanes);
+      Format::read_row(row_of(job_.q, block.b, block.head, block.query + lane), job_.width, rows + lane * stride);
+    if (job_.rotate_queries != nullptr) rotate(*job_.rotate_queries, false, block.b, block.query, block.queries);
+    for (std::int64_t lane = block.queries; lane < block_lanes; lane++) std::fill_n(rows + lane * stride, stride, 0.0f);
+    for (std::int64_t lane = 0; lane < block_lanes; lane++)
+      block.factors[lane] = lane < block.queries ? factor_of(block.b, block.query + lane) : 0;
+    for (int c = 0; c < block_lanes; c += lanes)
+      transpose<Format::scales_queries>(rows + c * stride, stride, block.factors + c, words, block.q + c);
     if (!shared_.key_norms.empty()) block.norm = norm_of_queries(block);
   }
 
+  /// The rows in k_, in place.
+  void rotate(const RotateJob& rotation, bool keys, std::int64_t b, std::int64_t token, std::int64_t tokens) {
+    using Rotated = typename Format::Rotated;
+    constexpr std::int64_t elements = sizeof(float) / sizeof(Rotated);
+    auto* rows = reinterpret_cast<Rotated*>(k_.at(0));
+    rotate_rows<Rotated>(rotation, keys, b, token, tokens, rows, shared_.k_stride * elements, rows, shared_.k_stride * elements);
+  }
+
   float norm_of_queries(const Block& block) const {
-    VF most = hn::Zero(F());
+    const F f;
+    VF most = hn::Zero(f);
     for (int c = 0; c < block_lanes; c += lanes) {
-      VF sums = hn::Zero(F());
-      for (std::int64_t t = 0; t < job_.width; t++) {
-        const VF values = hn::Load(F(), block.q + t * block_lanes + c);
-        sums = hn::MulAdd(values, values, sums);
+      VF sums = hn::Zero(f);
+      for (std::int64_t t = 0; t < Format::words(job_.width); t++) {
+        const VF words = hn::Load(f, block.q + t * block_lanes + c);
+        sums = Format::dot(sums, words, words);
       }
-      most = hn::Max(sums, most);
+      const VF factor = hn::Load(f, block.factors + c);
+      most = hn::Max(Format::scales_queries ? sums : hn::Mul(sums, hn::Mul(factor, factor)), most);
     }
-    return std::sqrt(hn::GetLane(hn::MaxOfLanes(F(), most)));
+    return std::sqrt(hn::GetLane(hn::MaxOfLanes(f, most)));
   }
 
   float factor_of(std::int64_t b, std::int64_t query) const {
@@ -400,8 +441,9 @@ class Worker {
     for (std::int64_t i = 0; i < unit.blocks; i++) {
       auto& block = blocks_[static_cast<std::size_t>(i)];
       for (const auto& range : {block.keys.kept, block.keys.seen}) {
-        const KeyRange part = range.within(tile);
+        KeyRange part = range.within(tile);
         if (part.empty()) continue;
+        part.begin -= (part.begin - tile.begin) % Format::keys;
         const bool by_row = shared_.by_distance && block.keys.consecutive;
         if (by_row) fill_row(block, part);
         if (by_row && !shared_.key_norms.empty() && weighs_nothing(block, part)) continue;
@@ -441,27 +483,23 @@ class Worker {
     const std::int64_t keys = tile.end - tile.begin;
     prepare_keys(row_of(job_.k, unit.b, unit.kv_head, tile.begin), unit.b, keys);
     unusual_values_ = pack_values(row_of(job_.v, unit.b, unit.kv_head, tile.begin), keys);
-    if (unusual_values_) {
-      float* const end = v_.at(shared_.cut.keys * round_up(shared_.value_stride, block_lanes));
-      for (float* value = v_.at(0); value != end; value++) *value = std::isfinite(*value) ? *value : 0;
-    }
+    if (unusual_values_) Format::clean(v_.at(0), v_.at(shared_.cut.keys / Format::keys * round_up(shared_.value_stride, block_lanes)));
   }
 
-  /// Float32 keys are read where they lie; others are widened, and turned, first.
+  /// Keys are read where they lie, if they can be; others are made into words, and turned, first.
   void prepare_keys(const Element* k, std::int64_t b, std::int64_t keys) {
-    if constexpr (std::is_same_v<Elements, ElementsF32>) {
-      keys_ = k;
-      keys_stride_ = job_.k.strides[2];
-      if (job_.rotate_keys == nullptr) return;
-    } else {
-      for (std::int64_t j = 0; j < keys; j++) widen_row<Elements>(k + j * job_.k.strides[2], job_.width, k_.at(j * shared_.k_stride));
-      keys_ = k_.at(0);
-      keys_stride_ = shared_.k_stride;
-    }
-    if (job_.rotate_keys != nullptr)
-      rotate_rows(*job_.rotate_keys, true, b, tile_.begin, keys, keys_, keys_stride_, k_.at(0), shared_.k_stride);
     keys_ = k_.at(0);
     keys_stride_ = shared_.k_stride;
+    if (Format::reads_in_place(job_) && job_.rotate_keys == nullptr) {
+      keys_ = reinterpret_cast<const float*>(k);
+      keys_stride_ = Format::words(job_.k.strides[2]);
+      return;
+    }
+    if constexpr (std::is_same_v<Element, float>) {
+      return rotate_rows<float>(*job_.rotate_keys, true, b, tile_.begin, keys, k, job_.k.strides[2], k_.at(0), keys_stride_);
+    }
+    for (std::int64_t j = 0; j < keys; j++) Format::read_row(k + j * job_.k.strides[2], job_.width, k_.at(j * keys_stride_));
+    if (job_.rotate_keys != nullptr) rotate(*job_.rotate_keys, true, b, tile_.begin, keys);
   }
 
   /// Values in panels of block_lanes channels. Returns whether there is a NaN or an infinity among them.
@@ -469,7 +507,7 @@ class Worker {
     VF unusual = hn::Zero(F());
     for (std::int64_t d = 0; d < job_.value_width; d += block_lanes) {
       const std::int64_t number = std::min<std::int64_t>(block_lanes, job_.value_width - d);
-      unusual = hn::Add(unusual, pack_panel<Elements>(x + d, job_.v.strides[2], keys, number, v_.at(d * shared_.cut.keys)));
+      unusual = hn::Add(unusual, Format::pack_panel(x + d, job_.v.strides[2], keys, number, v_.at(d * shared_.cut.keys / Format::keys)));
     }
     return !hn::AllTrue(F(), hn::Eq(unusual, hn::Zero(F())));
   }
@@ -487,18 +525,19 @@ class Worker {
     tile.ahead = &ahead_;
     const bool by_row = shared_.by_distance && block.keys.consecutive;
     if (by_row) tile.row_bias = row_.at(tile.keys - 1);
-    const Operands operands{keys_ + (part.begin - tile_.begin) * keys_stride_, keys_stride_, block.q, job_.width};
+    const Operands operands{keys_ + (part.begin - tile_.begin) * keys_stride_, keys_stride_, block.q, Format::words(job_.width),
+                            block.factors};
     std::copy_n(block.maximum, block_lanes, tile.maximum);
-    by_row && !shared_.softcap ? score<true>(tile, operands) : score<false>(tile, operands);
+    by_row && !shared_.softcap ? score<Format, true>(tile, operands) : score<Format, false>(tile, operands);
     const MaskReader mask(job_.mask, block.b, block.head, block.query, block.queries);
     if (shared_.changes_scores() || (shared_.by_distance && !by_row)) {
       change(tile, block, by_row, mask);
       finish_scores(tile, block.maximum);
     }
     float* rescale = maximum_.at(block_lanes);
-    weigh(tile, block.maximum, block.sum, rescale);
+    Format::weigh(tile, block.maximum, block.sum, rescale);
     for (std::int64_t d = 0; d < shared_.value_stride; d += block_lanes) {
-      const float* v = v_.at(d * shared_.cut.keys + (part.begin - tile_.begin) * block_lanes);
+      const float* v = v_.at((d * shared_.cut.keys + (part.begin - tile_.begin) * block_lanes) / Format::keys);
       output(tile, block, v, rescale, block.out + d, std::min<std::int64_t>(vectors, (shared_.value_stride - d) / lanes));
     }
     if (unusual_values_) add_unusual_values(tile, block, mask);
@@ -519,12 +558,12 @@ class Worker {
   }
 
   void output(const Tile& tile, const Block& block, const float* v, const float* rescale, float* out, std::int64_t columns) {
-    if (columns == vectors) return output_panel<vectors>(tile, block.groups, v, rescale, out, shared_.value_stride);
+    if (columns == vectors) return output_panel<Format, vectors>(tile, block.groups, v, rescale, out, shared_.value_stride);
     if constexpr (vectors > 2) {
-      if (columns == 3) return output_panel<3>(tile, block.groups, v, rescale, out, shared_.value_stride);
-      if (columns == 2) return output_panel<2>(tile, block.groups, v, rescale, out, shared_.value_stride);
+      if (columns == 3) return output_panel<Format, 3>(tile, block.groups, v, rescale, out, shared_.value_stride);
+      if (columns == 2) return output_panel<Format, 2>(tile, block.groups, v, rescale, out, shared_.value_stride);
     }
-    output_panel<1>(tile, block.groups, v, rescale, out, shared_.value_stride);
+    output_panel<Format, 1>(tile, block.groups, v, rescale, out, shared_.value_stride);
   }
 
   /// NaN and infinite values, taken as 0 so far, reach the queries that see them and no other.
@@ -537,7 +576,7 @@ class Worker {
         if (std::isfinite(value)) continue;
         for (std::int64_t lane = 0; lane < block.queries; lane++) {
           if (sees(block.lists, lane, tile.key + r) && !mask.hides(lane, tile.key + r))
-            block.out[lane * shared_.value_stride + d] += tile.scores[r * score_stride + lane] * value;
+            block.out[lane * shared_.value_stride + d] += Format::weight(tile, r, lane) * value;
         }
       }
     }
@@ -587,16 +626,16 @@ class Worker {
 };
 
 /// Every task takes its scratch once and then draws units, so that the order of the work and who does it change nothing.
-template <class Elements>
+template <class Format>
 void run_units(const AttentionJob& job) {
   Shared shared(job);
-  if (can_skip(job)) shared.key_norms = key_norms<Elements>(job, shared.cut);
+  if (can_skip(job)) shared.key_norms = key_norms<typename Format::Elements>(job, shared.cut);
   const auto units = attention_units(job, shared.cut);
   std::atomic<std::size_t> next{0};
   const auto draw = [&](std::size_t) {
     std::size_t unit = next.fetch_add(1);
     if (unit >= units.size()) return;
-    Worker<Elements> worker(shared);
+    Worker<Format> worker(shared);
     for (; unit < units.size(); unit = next.fetch_add(1)) worker.run(units[unit]);
   };
   const std::size_t width = job.executor == nullptr ? 1 : std::min(job.executor->width(), units.size());
@@ -604,6 +643,7 @@ void run_units(const AttentionJob& job) {
   job.executor->run(width, draw);
 }
 
+}  // namespace
 }  // namespace gnomon::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -15,9 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
 
 void run_attention(const AttentionJob& job) {
-  if (job.dtype == DType::f32) return run_units<ElementsF32>(job);
-  if (job.dtype == DType::bf16) return run_units<ElementsBf16>(job);
-  run_units<ElementsF16>(job);
+  if (job.dtype == DType::f32) return run_units<Widened<ElementsF32>>(job);
+  if (job.dtype == DType::bf16) return run_units<Widened<ElementsBf16>>(job);
+  run_units<Widened<ElementsF16>>(job);
 }
 
 }  // namespace gnomon::kernels::HWY_NAMESPACE

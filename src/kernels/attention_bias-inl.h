@@ -19,6 +19,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
+namespace {  // a file compiled for more than its target must not lend its code to others
 
 constexpr double log2_e = 1.4426950408889634;  // scores are exponents of 2
 
@@ -255,6 +256,7 @@ inline void finish_scores(const Tile& tile, const float* maximum) {
   }
 }
 
+}  // namespace
 }  // namespace gnomon::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

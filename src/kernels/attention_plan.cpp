@@ -38,7 +38,7 @@ BlockKeys read_intervals(const AttentionJob& job, std::int64_t b, std::int64_t q
     meet(keys.kept_by_all, kept);
     keys.consecutive = keys.consecutive && (lane == 0 || to.diagonal[lane] == to.diagonal[lane - 1] + 1);
   }
-  if (!keys.kept.empty() && keys.kept.end > keys.seen.begin) {  // they touch: one range
+  if (!keys.kept.empty() && keys.kept.end + 1 >= keys.seen.begin) {  // they touch, or would if one began a key earlier
     join(keys.seen, keys.kept);
     keys.kept = nothing;
   }

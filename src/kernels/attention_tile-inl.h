@@ -16,6 +16,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
+namespace {  // a file compiled for more than its target must not lend its code to others
 
 // Blocking: micro-tiles of `micro_rows` rows x `vectors` vectors hide the latency of their sums and fit the registers.
 constexpr int lanes = static_cast<int>(HWY_LANES(float));
@@ -118,19 +119,20 @@ inline Columns needed(const Tile& tile, std::int64_t row, std::int64_t rows) {
   return {first, end - first};
 }
 
-/// The keys of a tile and the queries of a lane block.
+/// The keys of a tile and the queries of a lane block, in 32-bit words: a float32 each, or what else a format has.
 struct Operands {
   const float* k;  // rows of k_stride
   std::int64_t k_stride;
-  const float* q;  // (width, block_lanes)
-  std::int64_t width;
+  const float* q;  // (words, block_lanes)
+  std::int64_t words;
+  const float* factors;  // (block_lanes), of the scores of queries that are not multiplied by them already
 };
 
 /// scores[row, row + rows) = K Q^T in the columns from `first`, with the bias, the mask and the running maximum.
-template <int rows, int columns, bool biased>
+template <class Format, int rows, int columns, bool biased>
 HWY_NOINLINE void score_rows(const Tile& tile, const Operands& operands, std::int64_t row, int first, bool edge) {
   const F f;
-  const std::int64_t k_stride = operands.k_stride, width = operands.width;
+  const std::int64_t k_stride = operands.k_stride, words = operands.words;
   const float* HWY_RESTRICT k = operands.k + row * k_stride;
   const float* HWY_RESTRICT q = operands.q + first * lanes;
   VF sums[rows][columns];
@@ -140,7 +142,7 @@ HWY_NOINLINE void score_rows(const Tile& tile, const Operands& operands, std::in
     for (int c = 0; c < columns; c++) sums[r][c] = hn::Zero(f);
   }
 #pragma GCC unroll 4
-  for (std::int64_t t = 0; t < width; t++) {
+  for (std::int64_t t = 0; t < words; t++) {
     VF query[columns];
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) query[c] = hn::Load(f, q + t * block_lanes + c * lanes);
@@ -148,7 +150,15 @@ HWY_NOINLINE void score_rows(const Tile& tile, const Operands& operands, std::in
     for (int r = 0; r < rows; r++) {
       const VF key = hn::Set(f, k[r * k_stride + t]);
 #pragma GCC unroll 4
-      for (int c = 0; c < columns; c++) sums[r][c] = hn::MulAdd(key, query[c], sums[r][c]);
+      for (int c = 0; c < columns; c++) sums[r][c] = Format::dot(sums[r][c], key, query[c]);
+    }
+  }
+  if constexpr (!Format::scales_queries) {
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) {
+      const VF factor = hn::Load(f, operands.factors + (first + c) * lanes);
+#pragma GCC unroll 6
+      for (int r = 0; r < rows; r++) sums[r][c] = hn::Mul(sums[r][c], factor);
     }
   }
   if constexpr (biased) {
@@ -180,35 +190,35 @@ HWY_NOINLINE void score_rows(const Tile& tile, const Operands& operands, std::in
 }
 
 /// At an edge, in the columns that need it only; nobody sees the others.
-template <int rows, bool biased>
+template <class Format, int rows, bool biased>
 void score_edge(const Tile& tile, const Operands& operands, std::int64_t row) {
   const auto [first, number] = needed(tile, row, rows);
   for (int c = 0; c < vectors; c++) {
     if (c >= first && c < first + number) continue;
     for (int r = 0; r < rows; r++) hn::Store(hn::Set(F(), minus_infinity), F(), tile.at(row + r, c));
   }
-  if (number == vectors) return score_rows<rows, vectors, biased>(tile, operands, row, 0, true);
+  if (number == vectors) return score_rows<Format, rows, vectors, biased>(tile, operands, row, 0, true);
   if constexpr (vectors > 2) {
-    if (number == 3) return score_rows<rows, 3, biased>(tile, operands, row, first, true);
-    if (number == 2) return score_rows<rows, 2, biased>(tile, operands, row, first, true);
+    if (number == 3) return score_rows<Format, rows, 3, biased>(tile, operands, row, first, true);
+    if (number == 2) return score_rows<Format, rows, 2, biased>(tile, operands, row, first, true);
   }
-  score_rows<rows, 1, biased>(tile, operands, row, first, true);
+  score_rows<Format, rows, 1, biased>(tile, operands, row, first, true);
 }
 
-template <bool biased>
+template <class Format, bool biased>
 void score(const Tile& tile, const Operands& operands) {
   for (std::int64_t row = 0; row < tile.keys;) {
     const int rows = next_rows(tile.keys - row, micro_rows);
     const bool edge = tile.has_edge(row, rows);
     tile.ahead->step();
     if (rows == 6) {
-      edge ? score_edge<6, biased>(tile, operands, row) : score_rows<6, vectors, biased>(tile, operands, row, 0, false);
+      edge ? score_edge<Format, 6, biased>(tile, operands, row) : score_rows<Format, 6, vectors, biased>(tile, operands, row, 0, false);
     } else if (rows == 4) {
-      edge ? score_edge<4, biased>(tile, operands, row) : score_rows<4, vectors, biased>(tile, operands, row, 0, false);
+      edge ? score_edge<Format, 4, biased>(tile, operands, row) : score_rows<Format, 4, vectors, biased>(tile, operands, row, 0, false);
     } else if (rows == 2) {
-      score_rows<2, vectors, biased>(tile, operands, row, 0, edge);
+      score_rows<Format, 2, vectors, biased>(tile, operands, row, 0, edge);
     } else {
-      score_rows<1, vectors, biased>(tile, operands, row, 0, edge);
+      score_rows<Format, 1, vectors, biased>(tile, operands, row, 0, edge);
     }
     row += rows;
   }
@@ -216,7 +226,7 @@ void score(const Tile& tile, const Operands& operands) {
 
 /// Scores become weights 2^(score - maximum). `maximum` of the block turns into that of the tile, the sum of weights follows, and
 /// `rescale` is what earlier weights are worth now.
-inline void weigh(const Tile& tile, float* HWY_RESTRICT maximum, float* HWY_RESTRICT sum, float* HWY_RESTRICT rescale) {
+inline void weigh_rows(const Tile& tile, float* HWY_RESTRICT maximum, float* HWY_RESTRICT sum, float* HWY_RESTRICT rescale) {
   const F f;
   for (int c = 0; c < block_lanes; c += lanes) {
     const VF before = hn::Load(f, maximum + c), now = hn::Load(f, tile.maximum + c);
@@ -245,8 +255,8 @@ inline void weigh(const Tile& tile, float* HWY_RESTRICT maximum, float* HWY_REST
 }
 
 /// out[rows queries][columns vectors] = rescale * out + P V. p: row r of the micro-tile at [r] of each row of weights; v: one panel.
-template <int rows, int columns>
-HWY_NOINLINE void output_rows(const float* HWY_RESTRICT p, const float* HWY_RESTRICT v, std::int64_t keys, const float* rescale,
+template <class Format, int rows, int columns>
+HWY_NOINLINE void output_rows(const float* HWY_RESTRICT p, const float* HWY_RESTRICT v, std::int64_t number, const float* rescale,
                               float* HWY_RESTRICT out, std::int64_t out_stride) {
   const F f;
   VF sums[rows][columns];
@@ -257,7 +267,7 @@ HWY_NOINLINE void output_rows(const float* HWY_RESTRICT p, const float* HWY_REST
     for (int c = 0; c < columns; c++) sums[r][c] = hn::Mul(factor, hn::Load(f, out + r * out_stride + c * lanes));
   }
 #pragma GCC unroll 4
-  for (std::int64_t key = 0; key < keys; key++) {
+  for (std::int64_t key = 0; key < number; key++) {
     VF value[columns];
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) value[c] = hn::Load(f, v + key * block_lanes + c * lanes);
@@ -265,7 +275,7 @@ HWY_NOINLINE void output_rows(const float* HWY_RESTRICT p, const float* HWY_REST
     for (int r = 0; r < rows; r++) {
       const VF weight = hn::Set(f, p[key * score_stride + r]);
 #pragma GCC unroll 4
-      for (int c = 0; c < columns; c++) sums[r][c] = hn::MulAdd(weight, value[c], sums[r][c]);
+      for (int c = 0; c < columns; c++) sums[r][c] = Format::dot(sums[r][c], weight, value[c]);
     }
   }
 #pragma GCC unroll 6
@@ -276,25 +286,27 @@ HWY_NOINLINE void output_rows(const float* HWY_RESTRICT p, const float* HWY_REST
 }
 
 /// One panel of value channels, of `columns` vectors, for all queries of a block.
-template <int columns>
+template <class Format, int columns>
 void output_panel(const Tile& tile, const KeyRange* groups, const float* v, const float* rescale, float* out, std::int64_t out_stride) {
   for (int row = 0; row < block_lanes;) {
     // Weights outside of what the rows of a group see are exactly 0.
     const KeyRange keys = groups++->within({tile.key, tile.key + tile.keys});
-    const std::int64_t first = keys.empty() ? 0 : keys.begin - tile.key, number = keys.empty() ? 0 : keys.end - keys.begin;
+    const std::int64_t first = keys.empty() ? 0 : (keys.begin - tile.key) / Format::keys;
+    const std::int64_t number = keys.empty() ? 0 : (keys.end - tile.key + Format::keys - 1) / Format::keys - first;
     const float* p = tile.scores + first * score_stride + row;
     const float* values = v + first * block_lanes;
     float* to = out + row * out_stride;
     const int rows = next_rows(block_lanes - row, micro_rows);
     if (rows == 6) {
-      output_rows<6, columns>(p, values, number, rescale + row, to, out_stride);
+      output_rows<Format, 6, columns>(p, values, number, rescale + row, to, out_stride);
     } else {
-      output_rows<4, columns>(p, values, number, rescale + row, to, out_stride);
+      output_rows<Format, 4, columns>(p, values, number, rescale + row, to, out_stride);
     }
     row += rows;
   }
 }
 
+}  // namespace
 }  // namespace gnomon::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
