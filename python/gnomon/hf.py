@@ -6,6 +6,7 @@
     handle = gnomon.hf.use(model, spec)                      # or without a block, until
     handle.undo()                                            # the model is exactly what it was
     handle = gnomon.hf.use_absolute(model)                   # the same for position tables: BERT, GPT-2, OPT, Whisper, RoFormer, ViT
+    handle = gnomon.hf.enable(model)                         # our attention; attn_implementation="gnomon" alone does for most families
 
 transformers asks one rotary module for cos and sin in each forward and hands them to every layer. That module is exchanged. Its
 conventions differ by family (width, duplication, order, dtype), so the old module is called once and what it shows is copied;
@@ -25,7 +26,7 @@ from packaging.version import Version
 import gnomon
 import gnomon.torch
 
-__all__ = ["TRANSFORMERS", "Handle", "spec_of", "use", "use_absolute"]
+__all__ = ["TRANSFORMERS", "AttentionHandle", "Handle", "enable", "spec_of", "use", "use_absolute"]
 
 TRANSFORMERS = ("5.24.0", "5.24.0")
 """The range of transformers versions this module is made for: the oldest that works and the newest that was tested. An older one is
@@ -519,3 +520,6 @@ def _positions(position_ids, axes):
 
 def _plain(by_layer_type):
     return by_layer_type[None] if list(by_layer_type) == [None] else by_layer_type
+
+
+from gnomon._hf_attention import AttentionHandle, enable  # noqa: E402, it needs what stands above

@@ -7,9 +7,10 @@
     rope = gnomon.torch.RotaryEmbedding(spec)                # the same as a module: q, k = rope(q, k, positions)
     x = gnomon.torch.add_positions(x, table, positions)      # x + table[positions], (B,T,C), differentiable in both
     embed = gnomon.torch.SinusoidalEmbedding(absolute_spec)  # or LearnedEmbedding: x = embed(x, positions)
+    out = gnomon.torch.attention(q, k, v, mask=mask)         # mask = gnomon.torch.Mask(gnomon.key_intervals(…)); no gradient yet
 
 The operators behind it are `torch.ops.gnomon.rotate` and `rotate_` for one tensor, `rotate_qk` and `rotate_qk_` for queries and keys, which
-share the work of making cos and sin, `add_positions` and the gradient of its table, `scatter_add_rows`. They take tensors, integers, floats
+share the work of making cos and sin, `add_positions` and the gradient of its table, `scatter_add_rows`, and `attention`. They take tensors, integers, floats
 and booleans only. Tensors live on the CPU; large ones are worked on by as many threads as torch has (`torch.set_num_threads`).
 Sources: Su et al. 2021, arXiv:2104.09864, eq. 34; Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 """
@@ -24,7 +25,18 @@ from torch.autograd import forward_ad
 import gnomon
 from gnomon import _core
 
-__all__ = ["LearnedEmbedding", "RotaryEmbedding", "Rotation", "SinusoidalEmbedding", "add_positions", "rotate", "rotate_"]
+__all__ = [
+    "Bias",
+    "LearnedEmbedding",
+    "Mask",
+    "RotaryEmbedding",
+    "Rotation",
+    "SinusoidalEmbedding",
+    "add_positions",
+    "attention",
+    "rotate",
+    "rotate_",
+]
 
 _DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64"}
 _ARGUMENTS = (
@@ -560,3 +572,5 @@ _define_rows(
     _ScatterAddRows,
     1,
 )
+
+from gnomon._torch_attention import Bias, Mask, attention  # noqa: E402, it needs what stands above

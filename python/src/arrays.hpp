@@ -42,5 +42,6 @@ gnomon::TensorView view_of(std::string_view name, const Array& array, const std:
     view.shape[axis] = static_cast<std::int64_t>(array.shape(axis));
     view.strides[axis] = array.stride(axis);
   }
+  if (array.size() == 0) view.strides[3] = 1;  // NumPy says 0
   return view;
 }

@@ -154,6 +154,29 @@ void bind_tables(nb::module_& module) {
       "table"_a, "head"_a, "query"_a, "key"_a, "position"_a = 0, "The value a table adds to one score, in double. Raises Error.");
 }
 
+using Lists = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+gnomon::KeyIntervals intervals_of(const Lists& begin, const Lists& end, const Lists& first, const Lists& diagonal, std::int64_t keys,
+                                  std::int64_t keep_first) {
+  gnomon::KeyIntervals made;
+  made.batch = static_cast<std::int64_t>(begin.shape(0));
+  made.queries = static_cast<std::int64_t>(begin.shape(1));
+  made.keys = keys;
+  made.keep_first = keep_first;
+  const auto fill = [&](const char* name, const Lists& from, std::vector<std::int32_t>& to) {
+    if (from.shape(0) != begin.shape(0) || from.shape(1) != begin.shape(1)) {
+      refuse(fmt::format("{}: expected the shape of begin, ({}, {}), got ({}, {})", name, begin.shape(0), begin.shape(1), from.shape(0),
+                         from.shape(1)));
+    }
+    to.assign(from.data(), from.data() + from.size());
+  };
+  fill("begin", begin, made.begin);
+  fill("end", end, made.end);
+  fill("first", first, made.first);
+  fill("diagonal", diagonal, made.diagonal);
+  return made;
+}
+
 void bind_intervals(nb::module_& module) {
   using gnomon::KeyIntervals;
   const auto list = [](std::vector<std::int32_t> KeyIntervals::* member) {
@@ -166,6 +189,13 @@ void bind_intervals(nb::module_& module) {
       module, "KeyIntervals",
       "Which keys each query sees: key j where begin <= j < end, or first <= j < min(first + keep_first, end). Made once, "
       "shared by all layers alike.")
+      .def(
+          "__init__",
+          [](KeyIntervals* self, const Lists& begin, const Lists& end, const Lists& first, const Lists& diagonal, std::int64_t keys,
+             std::int64_t keep_first) { new (self) KeyIntervals(intervals_of(begin, end, first, diagonal, keys, keep_first)); },
+          "begin"_a.noconvert(), "end"_a.noconvert(), "first"_a.noconvert(), "diagonal"_a.noconvert(), nb::kw_only(), "keys"_a,
+          "keep_first"_a = 0,
+          "Of any pattern, from int32 arrays (batch, queries); key_intervals makes them of what models declare. attention checks them.")
       .def_ro("batch", &KeyIntervals::batch)
       .def_ro("queries", &KeyIntervals::queries)
       .def_ro("keys", &KeyIntervals::keys)
