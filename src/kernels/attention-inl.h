@@ -155,7 +155,7 @@ struct Widened {
   static constexpr bool scales_queries = true;  // queries are multiplied by scale and temperature, so that scores need not be
   static std::int64_t words(std::int64_t channels) { return channels; }
   /// Whether rows of keys are words as they lie.
-  static bool reads_in_place(const AttentionJob&) { return std::is_same_v<Elements, ElementsF32>; }
+  static bool reads_in_place(const Element*, const AttentionJob&) { return std::is_same_v<Elements, ElementsF32>; }
   static HWY_INLINE VF dot(VF sum, VF a, VF b) { return hn::MulAdd(a, b, sum); }
   static void read_row(const Element* x, std::int64_t channels, float* to) { widen_row<Elements>(x, channels, to); }
   static VF pack_panel(const Element* x, std::int64_t stride, std::int64_t rows, std::int64_t number, float* to) {
@@ -490,9 +490,9 @@ class Worker {
   void prepare_keys(const Element* k, std::int64_t b, std::int64_t keys) {
     keys_ = k_.at(0);
     keys_stride_ = shared_.k_stride;
-    if (Format::reads_in_place(job_) && job_.rotate_keys == nullptr) {
+    if (Format::reads_in_place(k, job_) && job_.rotate_keys == nullptr) {
       keys_ = reinterpret_cast<const float*>(k);
-      keys_stride_ = Format::words(job_.k.strides[2]);
+      keys_stride_ = job_.k.strides[2] / static_cast<std::int64_t>(sizeof(float) / sizeof(Element));
       return;
     }
     if constexpr (std::is_same_v<Element, float>) {

@@ -15,6 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
 
 void run_attention(const AttentionJob& job) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if (pairs_are_fast() && attention_in_pairs(job)) return;
+#endif
   if (job.dtype == DType::f32) return run_units<Widened<ElementsF32>>(job);
   if (job.dtype == DType::bf16) return run_units<Widened<ElementsBf16>>(job);
   run_units<Widened<ElementsF16>>(job);

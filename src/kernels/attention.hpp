@@ -63,4 +63,10 @@ struct AttentionJob {
 
 void attention(const AttentionJob& job);
 
+/// The same in bf16 with the CPU's own products of pairs. Returns false, and does nothing, where it has none.
+bool attention_in_pairs(const AttentionJob& job);
+
+/// Whether it has them, and they are faster than products of widened float32.
+bool pairs_are_fast();
+
 }  // namespace gnomon::kernels

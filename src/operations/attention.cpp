@@ -120,21 +120,6 @@ void check_load(const char* name, const ConstTensorView& x, const std::optional<
   }
 }
 
-/// A rotation on load as the kernel takes it.
-class KernelRotation {
- public:
-  KernelRotation(const ConstTensorView& x, const RotationOnLoad& load)
-      : grid_(load.positions, strides(x, load)), job_(rotate_job(load.rotation, grid_)) {}
-  const kernels::RotateJob* job() const { return &job_; }
-
- private:
-  static PositionGrid::Strides strides(const ConstTensorView& x, const RotationOnLoad& load) {
-    return grid_strides(load.positions, load.rotation.axes(), x.shape[0], x.shape[1], false, x.shape[2]);
-  }
-  PositionGrid grid_;
-  kernels::RotateJob job_;
-};
-
 kernels::AttentionInput input(const ConstTensorView& view) { return {view.data, {view.strides[0], view.strides[1], view.strides[2]}}; }
 
 void set_masks(const AttentionOptions& options, kernels::AttentionJob& job) {
@@ -152,7 +137,18 @@ void set_masks(const AttentionOptions& options, kernels::AttentionJob& job) {
 bool run_tiles(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
                const AttentionOptions& options) {
   if (q.dtype == DType::f64 || std::max(q.shape[3], v.shape[3]) > kernels::widest_attention_head) return false;
-  kernels::AttentionJob job;
+  kernels::attention(TileCall(q, k, v, out, options).job);
+  return true;
+}
+
+}  // namespace
+
+TileCall::Load::Load(const ConstTensorView& x, const RotationOnLoad& load)
+    : grid(load.positions, grid_strides(load.positions, load.rotation.axes(), x.shape[0], x.shape[1], false, x.shape[2])),
+      job(rotate_job(load.rotation, grid)) {}
+
+TileCall::TileCall(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
+                   const AttentionOptions& options) {
   job.dtype = q.dtype;
   job.batch = q.shape[0];
   job.heads = q.shape[1];
@@ -173,17 +169,12 @@ bool run_tiles(const ConstTensorView& q, const ConstTensorView& k, const ConstTe
   if (!options.sink_logits.empty()) job.sink_logits = options.sink_logits.data();
   if (!options.query_factors.empty()) job.query_factors = options.query_factors.data();
   job.factors_by_batch = static_cast<std::int64_t>(options.query_factors.size()) != job.queries;
-  std::optional<KernelRotation> queries, keys;
-  if (options.rotate_queries) job.rotate_queries = queries.emplace(q, *options.rotate_queries).job();
-  if (options.rotate_keys) job.rotate_keys = keys.emplace(k, *options.rotate_keys).job();
+  if (options.rotate_queries) job.rotate_queries = &queries_.emplace(q, *options.rotate_queries).job;
+  if (options.rotate_keys) job.rotate_keys = &keys_.emplace(k, *options.rotate_keys).job;
   job.log_sum_exp = options.log_sum_exp;
   job.maximum = options.maximum;
   job.executor = options.executor;
-  kernels::attention(job);
-  return true;
 }
-
-}  // namespace
 
 void check_options(const AttentionShape& shape, const AttentionOptions& options) {
   if (options.scale && !std::isfinite(*options.scale)) refuse(fmt::format("scale: expected a finite number, got {}", *options.scale));
