@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import importlib
 import itertools
+import re
 import warnings
 
 import pytest
@@ -233,6 +234,130 @@ def test_a_base_or_a_slope_that_is_off_is_seen(models, name, monkeypatch):
             spec = gnomon.RotarySpec(gnomon.rotary.Default(), theta=10100.0, head_dim=16, rotary_dim=8)
             gnomon.hf.use(model, spec)
         assert difference(plain(model), want) > 1e-3
+
+
+LATENT = {
+    **COMMON,
+    "num_key_value_heads": HEADS,
+    "intermediate_size": 96,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}
+WIDE = {**COMMON, "intermediate_size": 96}
+HEADED = {**GATED, "head_dim": 16}
+WINDOWED = {**GATED, "sliding_window": 6, "layer_types": BY_LAYER_TYPE["layer_types"]}
+SECTIONED = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+OTHERS = {
+    "BertModel": WIDE,
+    "CodeGenForCausalLM": {**N_NAMES, "n_embd": 64, "rotary_dim": 8},
+    "Cohere2ForCausalLM": {**WINDOWED, "logit_scale": 1.0},
+    "DeepseekV2ForCausalLM": LATENT,
+    "DeepseekV3ForCausalLM": LATENT,
+    "Ernie4_5ForCausalLM": HEADED,
+    "EsmModel": {**WIDE, "position_embedding_type": "rotary", "mask_token_id": 3},
+    "GPT2LMHeadModel": {**N_NAMES, "n_embd": 64},
+    "GemmaForCausalLM": HEADED,
+    "GlmForCausalLM": {**HEADED, "partial_rotary_factor": 0.5},
+    "ModernBertModel": {**WIDE, "local_attention": 8, "global_attn_every_n_layers": 2, "cls_token_id": 1, "sep_token_id": 2},
+    "NemotronForCausalLM": GATED,
+    "OPTForCausalLM": {
+        **{name: value for name, value in COMMON.items() if name not in ("max_position_embeddings", "initializer_range")},
+        "ffn_dim": 96,
+        "word_embed_proj_dim": 64,
+        "init_std": 0.2,
+    },
+    "OlmoForCausalLM": GATED,
+    "Olmo2ForCausalLM": GATED,
+    "Olmo3ForCausalLM": WINDOWED,
+    "PersimmonForCausalLM": WIDE,
+    "PhiForCausalLM": GATED,
+    "PhimoeForCausalLM": {**GATED, "num_local_experts": 2},
+    "Qwen2VLForConditionalGeneration": {"text_config": {**GATED, "rope_parameters": SECTIONED}},
+    "Qwen3ForCausalLM": HEADED,
+    "Qwen3VLForConditionalGeneration": {"text_config": {**HEADED, "rope_parameters": SECTIONED}},
+    "RecurrentGemmaForCausalLM": {**GATED, "lru_width": 64, "attention_window_size": 8, "block_types": ["attention", "attention"]},
+    "SeedOssForCausalLM": HEADED,
+    "SmolLM3ForCausalLM": GATED,
+    "StableLmForCausalLM": GATED,
+}
+TOWERS = {
+    "Qwen2VL": {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "patch_size": 4},
+    "Qwen3VL": {
+        "depth": 2,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "out_hidden_size": 64,
+        "num_heads": 2,
+        "patch_size": 4,
+        "num_position_embeddings": 16,
+        "deepstack_visual_indexes": [0],
+    },
+}
+
+
+def make_other(name):
+    family = re.sub("(ForCausalLM|LMHeadModel|ForConditionalGeneration|Model)$", "", name)
+    settings = {**OTHERS[name], "vision_config": TOWERS[family]} if family in TOWERS else OTHERS[name]
+    torch.manual_seed(5)
+    config = getattr(transformers, f"{family}Config")(**settings)
+    config._attn_implementation = "eager"
+    return getattr(transformers, name)(config).eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_families(name):
+    model = make_other(name)
+    keep = padding().bool()
+    want = [model(ids())[0], model(ids(), attention_mask=padding())[0][keep]]
+    with gnomon.hf.enable(model) as handle:
+        got = [model(ids())[0], model(ids(), attention_mask=padding())[0][keep]]
+        assert handle.calls == 4  # two layers, in each of the two forwards
+    assert max(map(difference, got, want)) < 1e-4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", TOWERS)
+def test_towers_for_images(name):
+    tower = make_other(f"{name}ForConditionalGeneration").model.visual
+    patches = torch.randn(32, 3 * 2 * 4 * 4, generator=torch.Generator().manual_seed(1))
+    grid = torch.tensor([[1, 4, 4], [1, 4, 4]])  # two images, each of which sees itself only
+    want = tower(patches, grid_thw=grid)
+    with gnomon.hf.enable(tower) as handle:
+        got = tower(patches, grid_thw=grid)
+        assert handle.calls == 2 * handle.layers
+    assert difference(got[0], want[0]) < 1e-4
+
+
+@torch.no_grad()
+def test_whisper_and_vit():
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
+    lengths = {"max_source_positions": 20, "max_target_positions": 32, "num_mel_bins": 8}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "vocab_size": VOCABULARY}
+    config = transformers.WhisperConfig(d_model=64, encoder_ffn_dim=64, decoder_ffn_dim=64, init_std=0.2, **sizes, **lengths, **tokens)
+    sound, picture = torch.randn(2, 8, 40), torch.randn(2, 3, 16, 16)
+    image = transformers.ViTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=4
+    )
+    for model, given, layers in (
+        (transformers.WhisperForConditionalGeneration(config), {"input_features": sound, "decoder_input_ids": ids(2, 9)}, 3),
+        (transformers.ViTModel(image), {"pixel_values": picture}, 2),
+    ):
+        model.eval().set_attn_implementation("eager")
+        want = model(**given)[0]
+        with gnomon.hf.enable(model) as handle:
+            assert difference(model(**given)[0], want) < 1e-4
+            assert handle.calls == handle.layers == layers
 
 
 @pytest.fixture(scope="module")
