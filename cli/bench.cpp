@@ -192,7 +192,9 @@ void print_people(Output& out, const std::vector<Result>& results) {
 int run(const Options& options) {
   if (options.what == "kv") return bench_kv(options);
   if (options.what == "decode") return bench_decode(options);
-  if (options.what != "rotate") throw Misuse(fmt::format("bench: expected rotate, kv or decode, got \"{}\"", printable(options.what)));
+  if (options.what == "attention") return bench_attention(options);
+  if (options.what != "rotate")
+    throw Misuse(fmt::format("bench: expected rotate, attention, kv or decode, got \"{}\"", printable(options.what)));
   const auto results = bench(options.threads_or_two());
   Output out;
   options.json ? print_json(out, results) : print_people(out, results);
@@ -205,7 +207,7 @@ int run(const Options& options) {
 Verb add_bench(CLI::App& root) {
   auto* app = root.add_subcommand("bench", "Speed of the kernels on this machine, as ratios to reading (and writing) the same memory");
   const auto options = std::make_shared<Options>();
-  app->add_option("what", options->what, "The operation to measure")->required()->type_name("rotate|kv|decode");
+  app->add_option("what", options->what, "The operation to measure")->required()->type_name("rotate|attention|kv|decode");
   app->add_option("--threads", options->threads, "Threads of the second run of large cases (default: 2, where there are as many cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
@@ -214,6 +216,7 @@ Verb add_bench(CLI::App& root) {
       "It takes less than a minute. Every case is compared with the double reference before it is timed.\n\n"
       "Examples:\n"
       "  gnomon bench rotate\n"
+      "  gnomon bench attention\n"
       "  gnomon bench decode\n"
       "  gnomon bench rotate --json --threads 4");
   return {app, [options] { return run(*options); }};

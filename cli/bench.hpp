@@ -32,6 +32,7 @@ struct BenchOptions {
 
 int bench_kv(const BenchOptions& options);
 int bench_decode(const BenchOptions& options);
+int bench_attention(const BenchOptions& options);
 
 /// Memory on huge pages where the system has them, as a serving engine would ask for: small ones cost both sides of a ratio time, and not
 /// the same.

@@ -57,6 +57,23 @@ std::uint32_t run_take(const std::uint32_t* x, std::int64_t words, bool ahead) {
 
 void run_touch(std::uint32_t* x, std::int64_t words, bool ahead) { ahead ? touch<true>(x, words) : touch<false>(x, words); }
 
+/// Twelve sums hide the latency and fit the registers of every target. Not to be inlined: within a larger function GCC 12 keeps one of them
+/// in memory.
+HWY_NOINLINE double run_products(std::int64_t rounds) {
+  constexpr int sums = 12;
+  const hn::ScalableTag<float> d;
+  const auto half = hn::Set(d, 0.5f);
+  auto a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a, m = a;
+  for (std::int64_t round = 0; round < rounds; round++) {
+    for (auto* x : {&a, &b, &c, &e, &f, &g, &h, &i, &j, &k, &l, &m}) *x = hn::MulAdd(*x, half, half);
+  }
+  auto total = a;
+  for (const auto* x : {&b, &c, &e, &f, &g, &h, &i, &j, &k, &l, &m}) total = hn::Add(total, *x);
+  HWY_ALIGN volatile float kept = hn::GetLane(total);
+  (void)kept;
+  return 2.0 * sums * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+}
+
 }  // namespace gnomon::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -65,6 +82,7 @@ namespace gnomon::kernels {
 
 HWY_EXPORT(run_touch);
 HWY_EXPORT(run_take);
+HWY_EXPORT(run_products);
 
 void read_and_write(void* data, std::int64_t bytes, bool prefetch) {
   HWY_DYNAMIC_DISPATCH(run_touch)(static_cast<std::uint32_t*>(data), bytes / 4, prefetch);
@@ -73,6 +91,36 @@ void read_and_write(void* data, std::int64_t bytes, bool prefetch) {
 std::uint32_t read(const void* data, std::int64_t bytes, bool prefetch) {
   return HWY_DYNAMIC_DISPATCH(run_take)(static_cast<const std::uint32_t*>(data), bytes / 4, prefetch);
 }
+
+double multiply_and_add(std::int64_t rounds) { return HWY_DYNAMIC_DISPATCH(run_products)(rounds); }
+
+#if HWY_ARCH_X86
+namespace {
+
+__attribute__((target("avx512f,avx512bf16"), noinline)) double products_of_pairs(std::int64_t rounds) {
+  constexpr int sums = 12;
+  __m512 sum[sums];
+#pragma GCC unroll 12
+  for (auto& x : sum) x = _mm512_setzero_ps();
+  const auto ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
+  for (std::int64_t round = 0; round < rounds; round++) {
+#pragma GCC unroll 12
+    for (auto& x : sum) x = _mm512_dpbf16_ps(x, ones, ones);
+  }
+  float total = 0;
+#pragma GCC unroll 12
+  for (auto& x : sum) total += _mm512_reduce_add_ps(x);
+  volatile float kept = total;
+  (void)kept;
+  return 4.0 * sums * 16 * static_cast<double>(rounds);
+}
+
+}  // namespace
+
+double multiply_and_add_pairs(std::int64_t rounds) { return __builtin_cpu_supports("avx512bf16") ? products_of_pairs(rounds) : 0; }
+#else
+double multiply_and_add_pairs(std::int64_t) { return 0; }
+#endif
 
 }  // namespace gnomon::kernels
 #endif
