@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <string>
 
@@ -49,7 +48,8 @@ void check(const MaskOptions& options) {
   for (const auto& [name, value] : {std::pair("left", options.left), std::pair("right", options.right)}) {
     if (value && *value < 0) refuse(fmt::format("{}: expected at least 0 (a window of 1 sees the query's own key), got {}", name, *value));
   }
-  if (options.offset && std::abs(*options.offset) >= std::numeric_limits<std::int32_t>::max() - options.queries) {
+  const std::int64_t furthest = std::numeric_limits<std::int32_t>::max() - options.queries;
+  if (options.offset && (*options.offset >= furthest || *options.offset <= -furthest)) {
     throw Error(ErrorCode::out_of_range, fmt::format("offset: expected a key slot below 2^31, got {}", *options.offset));
   }
   if (options.offset && !options.cu_seqlens_q.empty()) refuse("offset: packed documents are aligned each for itself; leave it out");
@@ -80,10 +80,11 @@ void fill(const MaskOptions& options, const Sequence& sequence, std::int64_t row
     // A width beyond the keys is no limit; comparing before adding keeps the sums in range.
     if (options.left && *options.left < options.keys) begin = std::max(begin, diagonal - *options.left);
     if (options.right && *options.right < options.keys) end = std::min(end, diagonal + *options.right + 1);
-    if (options.chunk && *options.chunk < options.keys) {
-      const std::int64_t number = std::max<std::int64_t>(diagonal - key_begin, 0) / *options.chunk;
-      begin = std::max(begin, key_begin + number * *options.chunk);
-      end = std::min(end, key_begin + (number + 1) * *options.chunk);
+    if (options.chunk) {
+      const std::int64_t chunk = std::min(*options.chunk, std::int64_t{1} << 32);  // beyond every slot, and sums stay in range
+      const std::int64_t number = diagonal < key_begin ? -1 : (diagonal - key_begin) / chunk;
+      begin = std::max(begin, key_begin + number * chunk);
+      end = std::min(end, key_begin + (number + 1) * chunk);
     }
     end = std::clamp(std::max(end, key_begin + std::min(options.prefix, options.keys)), key_begin, key_end);
     const auto at = static_cast<std::size_t>(row * to.queries + query + t);
