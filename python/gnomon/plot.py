@@ -231,10 +231,10 @@ def attention_picture(result: dict[str, Any]) -> Figure:
         above, below = figure.subfigures(2, 1, height_ratios=(1.15, 1))
         panels = above.subplots(1, len(methods), sharey=True, squeeze=False)[0]
         entropy, *shares = below.subplots(1, 3)
-    for axes, method in zip(panels, methods, strict=True):
-        mesh = _distance_map(axes, method)
+        for axes, method in zip(panels, methods, strict=True):
+            mesh = _distance_map(axes, method)
+        above.colorbar(mesh, ax=list(panels), label="share of attention", format="{x:.0%}")
     panels[0].set_ylabel("layer")
-    above.colorbar(mesh, ax=list(panels), label="share of attention", format="{x:.0%}")
     _entropies(entropy, methods, result)
     names = (f"on the first {first['first_keys']} keys", f"on the nearest {first['window']} keys")
     for axes, name, key in zip(shares, names, ("first_mass", "window_mass"), strict=True):

@@ -40,7 +40,7 @@ class Watch:
         self._type = checkpoint.header.type
         groups = checkpoint.header.groups
         self._groups = {layer: group for group in groups if group.part == groups[0].part for layer in group.layers}
-        self._edges = numpy.r_[0, 2 ** numpy.arange(int(tokens).bit_length() + 1)].tolist()
+        self._edges = [0, *(1 << bit for bit in range((tokens - 1).bit_length() + 1))]
         self._rows: dict[int, list[numpy.ndarray]] = {}  # by layer: (means, kv_heads, queries) of each pass
         self._masses: dict[int, numpy.ndarray] = {}  # by layer: (kv_heads, bins)
         self._asked: list[numpy.ndarray] = []  # (queries) of each layer
