@@ -42,6 +42,7 @@ struct ExternalVerb {
 inline constexpr ExternalVerb external_verbs[] = {
     {"eval", "Loss of a model by position, inside and beyond its trained length, for several extension methods"},
     {"plot", "Pictures of frequencies, wavelengths and of what a rule changes, as PNG or SVG"},
+    {"stats", "Where the attention of a model looks while it reads a text: entropy and shares by distance, layer by layer"},
 };
 
 /// Names of the built-in and the external verbs, in the order of the help.

@@ -36,6 +36,21 @@ INK = "#3b3f45"
 #: Told apart in colour-blind vision and on light and dark ground; the first is for the model's own rule.
 COLOURS = ("#7a7f87", "#3d85c6", "#e0662f", "#2a9d6f", "#b05cc6", "#c9a227", "#d6336c")
 MARKERS = "os^Dvph"
+STYLE = {
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlesize": "medium",
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.grid": True,
+    "grid.alpha": 0.15,
+    "grid.color": INK,
+    "lines.linewidth": 1.8,
+}
 #: Ways to an angle that are shown, and what they are called.
 PIPELINES = {"f64": "f64", "f32": "f32", "position bf16": "positions in bf16", "angle f16": "all in f16", "angle bf16": "all in bf16"}
 #: The farthest position of a picture.
@@ -201,6 +216,38 @@ def retrieval_picture(result: dict[str, Any], task: str) -> Figure:
     return figure
 
 
+def attention_picture(result: dict[str, Any]) -> Figure:
+    """Where attention looks. Above: the share of it in each layer by how far back the key lies, a panel for each method. Below: entropy
+    by position, and the shares on the first keys and near the query by layer, a line for each method."""
+    methods = [method for method in result["methods"] if method.get("attention")]
+    if not methods:
+        raise UsageError("attention: expected a result of gnomon stats, or of gnomon eval --attention gnomon")
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    first = methods[0]["attention"]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(max(9, 3.2 * len(methods)), 7.4), layout="constrained")
+        above, below = figure.subfigures(2, 1, height_ratios=(1.15, 1))
+        panels = above.subplots(1, len(methods), sharey=True, squeeze=False)[0]
+        entropy, *shares = below.subplots(1, 3)
+        for axes, method in zip(panels, methods, strict=True):
+            mesh = _distance_map(axes, method)
+        above.colorbar(mesh, ax=list(panels), label="share of attention", format="{x:.0%}")
+    panels[0].set_ylabel("layer")
+    _entropies(entropy, methods, result)
+    names = (f"on the first {first['first_keys']} keys", f"on the nearest {first['window']} keys")
+    for axes, name, key in zip(shares, names, ("first_mass", "window_mass"), strict=True):
+        for index, method in enumerate(methods):
+            layers = method["attention"]["layers"]
+            axes.plot([layer["layer"] for layer in layers], [layer[key] for layer in layers], color=_colour(index), label=method["method"])
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter("{x:.0%}")
+        axes.set_title(name)
+        axes.set_xlabel("layer")
+    return figure
+
+
 def result_series(result: dict[str, Any]) -> list[Series]:
     """The model's own rule and those of the methods, for the first group of layers that a method changes."""
     own = result["model"]["groups"]
@@ -216,26 +263,52 @@ def result_series(result: dict[str, Any]) -> list[Series]:
 # ---- drawing -----------------------------------------------------------------------------------------------------
 
 
+def _distance_map(axes: Axes, method: dict[str, Any]) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+
+    statistics = method["attention"]
+    edges, layers = statistics["distance_edges"], statistics["layers"]
+    colours = LinearSegmentedColormap.from_list("share", [(*_rgb(COLOURS[1]), 0), (*_rgb(COLOURS[1]), 1), (0.1, 0.13, 0.3, 1)])
+    shares = numpy.array([layer["mass_by_distance"] for layer in layers])
+    ends = numpy.arange(len(layers) + 1) - 0.5
+    # A square root, for most of attention lies in a few bins; one scale for all, so that panels compare.
+    mesh = axes.pcolormesh(numpy.arange(len(edges)), ends, shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), rasterized=True)
+    shown = range(0, len(edges), 2)
+    axes.set_xticks([bin + 0.5 for bin in shown if bin < len(edges) - 1], [str(edges[bin]) for bin in shown if bin < len(edges) - 1])
+    axes.tick_params(axis="x", labelrotation=45)
+    axes.grid(visible=False)
+    axes.set_title(method["method"])
+    axes.set_xlabel("how far back (tokens)")
+    return mesh
+
+
+def _entropies(axes: Axes, methods: Sequence[dict[str, Any]], result: dict[str, Any]) -> None:
+    """The mean of all layers by position, as a line, and between which the layers lie, as an area."""
+    for index, method in enumerate(methods):
+        layers = method["attention"]["layers"]
+        x = [(bin["from"] + bin["to"]) / 2 for bin in layers[0]["bins"]]
+        values = numpy.array([[bin["entropy"] for bin in layer["bins"]] for layer in layers])
+        axes.plot(x, values.mean(0), color=_colour(index), marker=MARKERS[index % len(MARKERS)], markersize=4, label=method["method"])
+        axes.fill_between(x, values.min(0), values.max(0), color=_colour(index), alpha=0.08, linewidth=0)
+    axes.set_xlim(0, result["tokens"])
+    axes.set_ylim(bottom=0)
+    axes.set_title("entropy, mean and range of layers")
+    axes.set_xlabel("position in the text (tokens)")
+    axes.set_ylabel("nats")
+    if (trained := result["model"]["trained_length"]) and trained < result["tokens"]:
+        axes.axvline(trained, color=INK, linestyle="--", linewidth=1)
+    axes.legend(frameon=False, labelcolor=INK, fontsize="small")
+
+
+def _rgb(colour: str) -> tuple[float, ...]:
+    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+
+
 def _figure(width: float, height: float, columns: int | None = None) -> tuple[Figure, Any]:
     import matplotlib
     from matplotlib.figure import Figure  # without pyplot: no window, no global list of figures
 
-    style = {
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-        "axes.titlesize": "medium",
-        "axes.titlecolor": INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "text.color": INK,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "axes.grid": True,
-        "grid.alpha": 0.15,
-        "grid.color": INK,
-        "lines.linewidth": 1.8,
-    }
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(1, columns or 1, sharey=True, squeeze=False)[0]
     return figure, axes[0] if columns is None else list(axes)
@@ -358,6 +431,7 @@ EXAMPLES = (
     "gnomon plot loss result.json --out loss.png            # from gnomon eval … --json result.json",
     "gnomon plot repeat result.json --out repeat.png        # … --task repeat",
     "gnomon plot passkey result.json --out passkey.svg      # … --task passkey",
+    "gnomon plot attention result.json --out attention.png  # … --attention gnomon, or from gnomon stats",
 )
 
 
@@ -417,6 +491,7 @@ def _parser() -> argparse.ArgumentParser:
         ("loss", "loss by position", lambda options: loss_picture(_result(options))),
         ("repeat", "loss of a repeated phrase by distance", lambda options: _draw_retrieval(options, "repeat")),
         ("passkey", "loss of a hidden number by distance", lambda options: _draw_retrieval(options, "passkey")),
+        ("attention", "where attention looks, layer by layer", lambda options: attention_picture(_result(options))),
     ):
         add(name, f"{help}, from a result of gnomon eval", draw).add_argument("result", metavar="RESULT.json")
     drift = add("drift", "how far the scores of two models drift apart by distance", _draw_drift)

@@ -32,7 +32,7 @@ VERBS = [
 
 def test_the_help_of_the_program(gnomon):
     out = gnomon("--help", code=0).out
-    for verb in [*VERBS, "eval", "plot"]:
+    for verb in [*VERBS, "eval", "plot", "stats"]:
         assert re.search(rf"^  {verb} +\w", out, re.MULTILINE), verb
     assert "Python package" in out
     assert "Examples:" in out
@@ -59,7 +59,7 @@ def test_no_verb_is_wrong_use_and_shows_the_help(gnomon):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_parse(gnomon, shell, tmp_path):
     script = gnomon("completion", shell, code=0).out
-    for word in [*VERBS, "eval", "plot", "positions", "numerics", "exact", "bf16", "yarn"]:
+    for word in [*VERBS, "eval", "plot", "stats", "positions", "numerics", "exact", "bf16", "yarn"]:
         assert word in script
     program = shutil.which(shell)
     if program is None and shell != "bash":

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import gnomon
 
 from . import methods
+from .command import INTERRUPTED, json_without_file, positive, print_whole, undisturbed
 from .errors import UsageError
 from .files import check_writable, write_atomically
 
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
 
     from .checkpoint import Checkpoint
     from .result import Evaluation
+
+    Deliver = Callable[["Evaluation", argparse.Namespace, Console], None]
 
 DESCRIPTION = """\
 Measures the loss of a model by position on a text, inside and beyond its trained length, under several
@@ -37,21 +37,26 @@ examples:
   gnomon eval model.gguf --text book.txt --method none --method yarn:2 --tokens 12288 --report report.html
   gnomon eval ./Qwen3-0.6B --text book.txt --tokens 4096 --bin 512 --json
   gnomon eval model.gguf --text book.txt --method ntk:4 --task repeat --task passkey --json result.json
+  gnomon eval model.gguf --text book.txt --method none --method yarn:2 --attention gnomon --task passkey --report report.html
 
 exit codes: 0 done; 2 wrong use or unreadable input; 130 interrupted, with what was finished reported.
 """
 TASKS = ("loss", "passkey", "repeat")
-INTERRUPTED = 130
 #: Frequencies of plain transformers are float32 and differ from ours by some 1e-7; a difference above this is another rule.
 STOCK_TOLERANCE = 1e-5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code. The result goes to stdout, progress and messages to stderr."""
-    arguments = _json_without_file(list(sys.argv[1:] if argv is None else argv))
-    options = _parser().parse_args(arguments)
+    return run_command("eval", _parser(), argv, _deliver)
+
+
+def run_command(verb: str, parser: argparse.ArgumentParser, argv: Sequence[str] | None, deliver: Deliver) -> int:
+    """The frame of `gnomon eval` and `gnomon stats`: reads the arguments, evaluates, hands the result to `deliver`; returns the exit code."""
+    arguments = json_without_file(list(sys.argv[1:] if argv is None else argv))
+    options = parser.parse_args(arguments)
     try:
-        return _run(options, shlex.join(["gnomon", "eval", *arguments]))
+        return _run(options, shlex.join(["gnomon", verb, *arguments]), deliver)
     except (UsageError, gnomon.Error) as error:
         message = str(error)
     except ImportError as error:
@@ -63,11 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
-def _run(options: argparse.Namespace, command: str) -> int:
+def _run(options: argparse.Namespace, command: str, deliver: Deliver) -> int:
     # What is wrong with the command is found before the seconds that imports and loading take.
     names = list(dict.fromkeys(options.method or ["none"]))
     asked = [methods.parse(name) for name in names if name != "auto"]
-    for path in filter(None, (options.report, options.json)):
+    for path in filter(None, (getattr(options, name, None) for name in ("report", "output", "json"))):
         if path != "-":
             check_writable(path)
     header = gnomon.read_model(options.model)
@@ -82,8 +87,8 @@ def _run(options: argparse.Namespace, command: str) -> int:
 
     errors = Console(stderr=True)
     evaluation = _evaluate(options, command, asked, trained, errors)
-    with _undisturbed():
-        _deliver(evaluation, options, errors)
+    with undisturbed():
+        deliver(evaluation, options, errors)
     return INTERRUPTED if evaluation.interrupted else 0
 
 
@@ -128,6 +133,7 @@ def _evaluate(options: argparse.Namespace, command: str, asked: list[methods.Met
         seed=options.seed,
         command=command,
         notes=notes_about(checkpoint, own),
+        attention=options.attention,
     )
     for note in evaluation.notes:
         errors.print(f"note: {note}", highlight=False, markup=False)
@@ -148,8 +154,10 @@ def notes_about(checkpoint: Checkpoint, own: list[methods.GroupRule]) -> list[st
     return notes
 
 
-def _deliver(evaluation: Evaluation, options: argparse.Namespace, errors: Console) -> None:
-    """Hands out the result: first where nothing can get lost, then the files."""
+def deliver_data(
+    evaluation: Evaluation, options: argparse.Namespace, errors: Console, print_tables: Callable[[dict[str, Any], Console], None]
+) -> dict[str, Any]:
+    """Hands out the result as JSON or tables, first where nothing can get lost, then the file; returns it."""
     from .result import to_json
 
     result = evaluation.to_dict()
@@ -157,15 +165,20 @@ def _deliver(evaluation: Evaluation, options: argparse.Namespace, errors: Consol
         complete = sum(method.complete for method in evaluation.methods)
         errors.print(f"interrupted: {complete} methods are complete; what was measured follows", highlight=False)
     if options.json == "-":
-        _print(lambda: sys.stdout.write(to_json(result)))
+        print_whole(lambda: sys.stdout.write(to_json(result)))
     else:
         from rich.console import Console
 
-        from .table import print_tables
-
-        _print(lambda: print_tables(result, Console()))
+        print_whole(lambda: print_tables(result, Console()))
     if options.json and options.json != "-":
         write_atomically(options.json, to_json(result))
+    return result
+
+
+def _deliver(evaluation: Evaluation, options: argparse.Namespace, errors: Console) -> None:
+    from .table import print_tables
+
+    result = deliver_data(evaluation, options, errors, print_tables)
     if options.report:
         from .report import to_html
 
@@ -173,24 +186,19 @@ def _deliver(evaluation: Evaluation, options: argparse.Namespace, errors: Consol
         errors.print(f"report: {options.report}", highlight=False, markup=False, soft_wrap=True)
 
 
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C is ignored: a second one must not lose what the first one left."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _print(write: Callable[[], object]) -> None:
-    try:
-        write()
-        sys.stdout.flush()
-    except OSError as error:
-        # What is still buffered cannot go anywhere: let Python not try again, and complain, at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise UsageError(f"standard output cannot be written: {error.strerror}") from error
+def add_common(parser: argparse.ArgumentParser, tokens: int) -> None:
+    """The arguments of every command that lets a model read a text."""
+    parser.add_argument("model", metavar="MODEL", help="a Hugging Face folder or a GGUF file")
+    parser.add_argument("--text", required=True, metavar="FILE", help="a text in UTF-8, at least --tokens tokens long")
+    parser.add_argument("--method", action="append", metavar="NAME:F", help="none, linear:2, yarn:4 …, auto; repeatable (none)")
+    parser.add_argument("--tokens", type=positive, default=tokens, metavar="N", help=f"how much of the text is read ({tokens})")
+    parser.add_argument("--bin", type=positive, default=512, metavar="N", help="positions that share a mean (512)")
+    parser.add_argument("--chunk", type=positive, default=2048, metavar="N", help="tokens in one pass (2048)")
+    parser.add_argument("--json", metavar="FILE.json", help="write the result as JSON; without a name: to stdout, instead of the tables")
+    parser.add_argument("--numerics", choices=("exact", "hf"), default="exact", help="exact (default), or transformers' float32 operations")
+    parser.add_argument("--trained-length", type=positive, metavar="N", help="instead of what the model states")
+    parser.add_argument("--threads", type=positive, metavar="N", help="as many as torch takes by default")
+    parser.add_argument("--version", action="version", version=f"gnomon {gnomon.__version__}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -201,39 +209,16 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL", help="a Hugging Face folder or a GGUF file")
-    parser.add_argument("--text", required=True, metavar="FILE", help="a text in UTF-8, at least --tokens tokens long")
-    parser.add_argument("--method", action="append", metavar="NAME:F", help="none, linear:2, yarn:4 …, auto; repeatable (none)")
-    parser.add_argument("--tokens", type=_positive, default=4096, metavar="N", help="how much of the text is read (4096)")
-    parser.add_argument("--bin", type=_positive, default=512, metavar="N", help="positions that share a mean loss (512)")
-    parser.add_argument("--chunk", type=_positive, default=2048, metavar="N", help="tokens in one pass (2048)")
+    add_common(parser, 4096)
     parser.add_argument(
         "--task", action="append", choices=TASKS, help="loss; repeat: a phrase asked for again; passkey: hidden numbers; repeatable (loss)"
     )
+    parser.add_argument(
+        "--attention", choices=("torch", "gnomon"), default="torch", help="gnomon: its own attention, and where it looks (torch)"
+    )
     parser.add_argument("--report", metavar="FILE.html", help="write a page with pictures")
-    parser.add_argument("--json", metavar="FILE.json", help="write the result as JSON; without a name: to stdout, instead of the tables")
-    parser.add_argument("--numerics", choices=("exact", "hf"), default="exact", help="exact (default), or transformers' float32 operations")
-    parser.add_argument("--trained-length", type=_positive, metavar="N", help="instead of what the model states")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the tasks (0)")
-    parser.add_argument("--threads", type=_positive, metavar="N", help="as many as torch takes by default")
-    parser.add_argument("--version", action="version", version=f"gnomon {gnomon.__version__}")
     return parser
-
-
-def _json_without_file(arguments: list[str]) -> list[str]:
-    """`--json` alone means stdout. Only a name that ends in .json is its file, so that it cannot swallow MODEL."""
-    following = [*arguments[1:], ""]
-    return [
-        "--json=-" if argument == "--json" and not (after.endswith(".json") or after == "-") else argument
-        for argument, after in zip(arguments, following, strict=True)
-    ]
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
-    return value
 
 
 if __name__ == "__main__":

@@ -14,22 +14,25 @@ LOSS_ROWS = 256
 
 
 class Context:
-    """What a model has read so far. Memory grows linearly: keys and values of every token, one chunk of logits."""
+    """What a model has read so far. Memory grows linearly: keys and values of every token, one chunk of logits; with torch's attention
+    also one chunk of masks. An attention that is `causal` by itself, as gnomon's is here, needs masks for questions only.
+    """
 
-    def __init__(self, checkpoint: Checkpoint):
+    def __init__(self, checkpoint: Checkpoint, causal: bool = False):
         from transformers import DynamicCache
 
         self._model = checkpoint.model
         # No config: a cache made with one drops old keys of windowed layers, and questions could not be undone.
         self._cache = DynamicCache()
         self._windows = _windows(checkpoint)
+        self._causal = causal
         self.length = 0
 
     def read(self, ids: torch.Tensor, logits: bool = True) -> torch.Tensor:
         """Appends ids (T,) and returns their logits (T, vocabulary); only the last row when `logits` is false."""
         positions = torch.arange(self.length, self.length + len(ids))
         # Without a past transformers takes the causal kernel, which needs no mask.
-        mask = self._mask(positions, torch.zeros_like(positions)) if self.length else None
+        mask = self._mask(positions, torch.zeros_like(positions)) if self.length and not self._causal else None
         rows = self._forward(ids, positions, mask, keep=0 if logits else 1)
         self.length += len(ids)
         return rows

@@ -44,6 +44,7 @@ def to_html(result: dict[str, Any]) -> str:
         *_losses(result),
         *_repeat(result),
         *_passkey(result),
+        *_attention(result),
         *_rules(result),
         _facts(result),
     ]
@@ -141,8 +142,30 @@ def _passkey(result: dict[str, Any]) -> list[str]:
             "Numbers of five digits, each named after a city, are hidden in sentences that say nothing; then they are asked "
             "for. Dashed: the loss of somebody who guesses each digit.",
         ),
-        _retrieval_table(result, "passkey", rows, "Numbers found without a mistake, and loss in nats per digit (guessing: 2.30)."),
+        _retrieval_table(
+            result,
+            "passkey",
+            rows,
+            "Numbers found without a mistake, and loss in nats per digit (guessing: 2.30); H: entropy of the attention that answers, where measured.",
+        ),
     ]
+
+
+def _attention(result: dict[str, Any]) -> list[str]:
+    return (
+        [
+            "<h2>Where does attention look?</h2>",
+            _figure(
+                plot.attention_picture(result),
+                "Above: how the attention of each layer is shared out by how far back a key lies; bins double in width. Below, on the left, the "
+                "entropy of attention by position: e to its power is how many keys it looks at, as it were. Entropy that climbs beyond the "
+                "trained length is attention that no longer finds what it looks for. In the middle and on the right, how much of it rests on "
+                "the first keys of the text, where a head looks that has nothing to look for, and on the nearest ones.",
+            ),
+        ]
+        if any(method.get("attention") for method in result["methods"])
+        else []
+    )
 
 
 def _retrieval_table(result: dict[str, Any], task: str, rows: list[tuple[int, int]], caption: str) -> str:

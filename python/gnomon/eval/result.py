@@ -34,6 +34,7 @@ class Answer:
     loss: float  # nats per token (repeat) or per digit (passkey)
     first_loss: float | None  # repeat: of the same tokens at first sight
     right: bool  # every token of the answer was the likeliest one
+    entropy: float | None = None  # of the attention that predicts the answer, in nats, the mean of layers and heads
 
 
 @dataclasses.dataclass
@@ -44,6 +45,7 @@ class MethodResult:
     groups: list[GroupRule]
     losses: torch.Tensor | None = None  # (tokens,) nats; NaN where not measured, as the first token always is
     answers: list[Answer] = dataclasses.field(default_factory=list)
+    attention: dict[str, Any] | None = None  # statistics of the first reading, where they were made
     complete: bool = False
     seconds: float = 0.0
 
@@ -75,6 +77,8 @@ class MethodResult:
                 row["first_loss"] = statistics.fmean(answer.first_loss for answer in answers)
             else:
                 row["right"] = sum(answer.right for answer in answers)
+            if answers[0].entropy is not None:
+                row["entropy"] = statistics.fmean(answer.entropy for answer in answers)
             rows.append(row)
         return rows
 
@@ -95,6 +99,7 @@ class Evaluation:
     seed: int
     command: str
     notes: list[str]
+    attention: str = "torch"  # or "gnomon", which also measures where it looks
     methods: list[MethodResult] = dataclasses.field(default_factory=list)
     interrupted: bool = False
 
@@ -124,6 +129,7 @@ class Evaluation:
             "seed": self.seed,
             "numerics": self.numerics,
             "dtype": "f32",
+            "attention": self.attention,
             "notes": self.notes,
             "interrupted": self.interrupted,
             "methods": [
@@ -134,6 +140,7 @@ class Evaluation:
                     "seconds": round(result.seconds, 3),
                     "bins": result.bins(self.bin),
                     "retrieval": result.retrieval(),
+                    "attention": result.attention,
                 }
                 for result in self.methods
             ],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from typing import Protocol
@@ -11,6 +12,7 @@ import torch
 
 import gnomon.hf
 
+from .attention import Watch
 from .checkpoint import Checkpoint
 from .context import Context, token_losses
 from .errors import UsageError
@@ -45,7 +47,13 @@ def evaluate(evaluation: Evaluation, checkpoint: Checkpoint, methods: list[Metho
             try:
                 with gnomon.hf.use(checkpoint.model, checkpoint.rotary_argument(result.groups), numerics=evaluation.numerics):
                     for reading in readings:
-                        _run(result, checkpoint, reading, evaluation.chunk, cost, observer)
+                        watch = Watch(checkpoint, len(reading.ids)) if evaluation.attention == "gnomon" else None
+                        try:
+                            with watch or contextlib.nullcontext():
+                                _run(result, checkpoint, reading, evaluation.chunk, watch, cost, observer)
+                        finally:
+                            if watch and result.attention is None:
+                                result.attention = watch.summary(evaluation.bin)
                 result.complete = True
             finally:
                 result.seconds = time.monotonic() - began
@@ -79,13 +87,17 @@ def chunks(reading: Reading, chunk: int) -> list[tuple[int, int]]:
 
 
 @torch.inference_mode()
-def _run(result: MethodResult, checkpoint: Checkpoint, reading: Reading, chunk: int, cost: Cost, observer: Observer) -> None:
-    context = Context(checkpoint)
+def _run(
+    result: MethodResult, checkpoint: Checkpoint, reading: Reading, chunk: int, watch: Watch | None, cost: Cost, observer: Observer
+) -> None:
+    context = Context(checkpoint, causal=watch is not None)
     measured = reading.task != "passkey"  # filler says nothing about the text
     if measured:
         result.losses = torch.full(reading.ids.shape, torch.nan)
     for begin, end in chunks(reading, chunk):
         logits = context.read(reading.ids[begin:end], logits=measured)
+        if watch:
+            watch.check()
         if measured:  # row p of the logits predicts token p + 1
             targets = reading.ids[begin + 1 : end + 1]
             losses = token_losses(logits[: len(targets)], targets)
@@ -94,13 +106,16 @@ def _run(result: MethodResult, checkpoint: Checkpoint, reading: Reading, chunk: 
             result.losses[begin + 1 : end + 1] = losses
         observer.advance(cost.tokens(end - begin, begin), f"{reading.task}, token {end} of {len(reading.ids)}")
         if questions := reading.questions.get(end):
-            result.answers += _answers(result, reading.task, context, questions)
+            result.answers += _answers(result, reading.task, context, questions, watch)
             observer.advance(cost.tokens(_length(questions), end), f"{reading.task}, asked at {end}")
 
 
-def _answers(result: MethodResult, task: str, context: Context, questions: list[Question]) -> list[Answer]:
+def _answers(result: MethodResult, task: str, context: Context, questions: list[Question], watch: Watch | None) -> list[Answer]:
+    logits_of_each = context.ask([question.ids for question in questions])
+    lengths = [len(question.ids) for question in questions]
+    entropies = torch.from_numpy(watch.asked()).split(lengths) if watch else [None] * len(questions)
     answers = []
-    for question, logits in zip(questions, context.ask([question.ids for question in questions]), strict=True):
+    for question, logits, entropy in zip(questions, logits_of_each, entropies, strict=True):
         wanted, logits = question.ids[-question.asked :], logits[-question.asked - 1 : -1]
         first = None
         if question.first is not None:
@@ -113,6 +128,7 @@ def _answers(result: MethodResult, task: str, context: Context, questions: list[
                 loss=token_losses(logits, wanted).sum().item() / question.units,
                 first_loss=first,
                 right=bool((logits.argmax(-1) == wanted).all()),
+                entropy=None if entropy is None else entropy[-question.asked - 1 : -1].mean().item(),
             )
         )
     return answers

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +31,41 @@ def print_tables(result: dict[str, Any], console: Console) -> None:
         if rows := retrieval_rows(result, task):
             console.print(f"\n{title}")
             console.print(retrieval_table(result, task, rows))
+    print_attention(result, console)
+
+
+def print_attention(result: dict[str, Any], console: Console) -> None:
+    """Prints where attention looks, a table of layers for each method."""
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    for method in result["methods"]:
+        if method["attention"]:
+            console.print(f"\n{method['method']}: attention by layer, means over {result['tokens']} tokens")
+            console.print(attention_table(method["attention"]))
+
+
+def attention_table(attention: dict[str, Any]) -> Table:
+    table = Table()
+    near = (f"first {attention['first_keys']} keys", f"nearest {attention['window']} keys")
+    for title in ("layer", "entropy (nats)", "greatest weight", "tokens back (mean)", *near, "half of it within"):
+        table.add_column(title, justify="right")
+    for layer in attention["layers"]:
+        table.add_row(
+            str(layer["layer"]),
+            f"{layer['entropy']:.2f}",
+            f"{layer['maximum']:.2f}",
+            f"{layer['mean_distance']:.0f}",
+            f"{layer['first_mass']:.0%}",
+            f"{layer['window_mass']:.0%}",
+            f"{_half_within(attention['distance_edges'], layer['mass_by_distance'])}",
+        )
+    return table
+
+
+def _half_within(edges: list[int], shares: list[float]) -> int:
+    """The least edge within which at least half of the attention lies."""
+    total = itertools.accumulate(shares)
+    return next(end for end, mass in zip(edges[1:], total, strict=True) if mass >= sum(shares) / 2)
 
 
 def loss_table(result: dict[str, Any]) -> Table:
@@ -74,7 +110,8 @@ def retrieval_cell(method: dict[str, Any], task: str, asked_at: int, distance: i
         if (row["task"], row["asked_at"], row["distance"]) == (task, asked_at, distance):
             if task == "repeat":
                 return f"{row['first_loss']:.2f} → {row['loss']:.2f}"
-            return f"{row['right']}/{row['questions']}  {row['loss']:.2f}"
+            entropy = f"  H {row['entropy']:.2f}" if "entropy" in row else ""
+            return f"{row['right']}/{row['questions']}  {row['loss']:.2f}{entropy}"
     return "–"
 
 
