@@ -144,7 +144,7 @@ void measure_plain(std::vector<Result>& results, DType dtype, std::int64_t width
   check(dtype, width, Extra::none);
   Case plain({1, heads, tokens, tokens, width}, dtype, Extra::none);
   const bool pairs = dtype == DType::bf16 && kernels::pairs_are_fast();
-  constexpr std::int64_t rounds = 100000;
+  constexpr std::int64_t rounds = 500000;
   double done = 0;
   const auto peak = [&](bool) { done = pairs ? kernels::multiply_and_add_pairs(rounds) : kernels::multiply_and_add(rounds); };
   const BestTimes alone(true, 900, peak, [&] { plain.run(); });

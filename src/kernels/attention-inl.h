@@ -460,7 +460,7 @@ class Worker {
     distances.fill(part.end - 1 - block.lists.diagonal[0], block_lanes + part.end - part.begin - 1, row_.at(0));
   }
 
-  /// Whether no score of a tile comes within 2^-126.5 of what every query has seen already: then all its weights are exactly 0, and
+  /// Whether no score of a tile comes within 2^-125.5 of what every query has seen already: then all its weights are exactly 0, and
   /// nothing is changed by leaving it out.
   bool weighs_nothing(const Block& block, const KeyRange& part) const {
     float floor = std::numeric_limits<float>::infinity();
@@ -531,8 +531,8 @@ class Worker {
     by_row && !shared_.softcap ? score<Format, true>(tile, operands) : score<Format, false>(tile, operands);
     const MaskReader mask(job_.mask, block.b, block.head, block.query, block.queries);
     if (shared_.changes_scores() || (shared_.by_distance && !by_row)) {
+      std::copy_n(block.maximum, block_lanes, tile.maximum);
       change(tile, block, by_row, mask);
-      finish_scores(tile, block.maximum);
     }
     float* rescale = maximum_.at(block_lanes);
     Format::weigh(tile, block.maximum, block.sum, rescale);
@@ -548,13 +548,16 @@ class Worker {
     if (shared_.softcap) cap_scores(tile, job_.softcap);
     if (shared_.softcap && by_row) add_distances(tile);
     if (shared_.by_distance && !by_row) add_distances_by_lane(tile, DistanceRow(job_.bias, block.head));
+    // The last change also masks and takes the maximum.
+    std::size_t left = shared_.fires.size() + shared_.grids.size() + (shared_.mask ? 1 : 0);
     const float* inverse = block.inverse_lengths;
     for (const auto& fire : shared_.fires) {
-      add_fire(tile, fire, block.head, inverse, block.keys.consecutive, row_.at(0));
+      add_fire(tile, fire, block.head, inverse, block.keys.consecutive, row_.at(0), --left == 0);
       inverse += block_lanes;
     }
-    for (const auto& grid : shared_.grids) add_grid(tile, grid, block.head);
+    for (const auto& grid : shared_.grids) add_grid(tile, grid, block.head, --left == 0);
     if (shared_.mask) mask.add(tile);
+    if (shared_.mask || shared_.fires.size() + shared_.grids.size() == 0) finish_scores(tile);
   }
 
   void output(const Tile& tile, const Block& block, const float* v, const float* rescale, float* out, std::int64_t columns) {

@@ -26,16 +26,16 @@ namespace {
 
 HWY_INLINE __m512bh pairs_of(VF words) { return (__m512bh)_mm512_castps_si512(words.raw); }
 
-/// 2^t within 2e-4: a rounding to bf16 follows, which is ten times that.
+/// As exp2_of_nonpositive, but within 2e-4: a rounding to bf16 follows, which is ten times that.
 HWY_INLINE VF rough_exp2_of_nonpositive(VF t) {
   const F f;
-  const VF magic = hn::Set(f, 0x1.8p23f + 127);
-  t = hn::Max(hn::Set(f, -127.0f), t);
+  const VF magic = hn::Set(f, 0x1.8p23f + 126);
+  t = hn::Max(hn::Set(f, -126.0f), t);
   const VF rounded = hn::Add(t, magic);
   const VF x = hn::Sub(t, hn::Sub(rounded, magic));
-  VF p = hn::MulAdd(hn::Set(f, 0.05583834f), x, hn::Set(f, 0.24203594f));
-  p = hn::MulAdd(p, x, hn::Set(f, 0.69313675f));
-  p = hn::MulAdd(p, x, hn::Set(f, 1.0f));
+  VF p = hn::MulAdd(hn::Set(f, 2 * 0.05583834f), x, hn::Set(f, 2 * 0.24203594f));
+  p = hn::MulAdd(p, x, hn::Set(f, 2 * 0.69313675f));
+  p = hn::MulAdd(p, x, hn::Set(f, 2.0f));
   return hn::Mul(p, hn::BitCast(f, hn::ShiftLeft<23>(hn::BitCast(U(), rounded))));
 }
 

@@ -31,6 +31,30 @@ HWY_INLINE void change_scores(const Tile& tile, const Change& change) {
   }
 }
 
+/// Where a change to a column of scores leaves them. The last change also masks them and takes their maximum.
+class Finish {
+ public:
+  Finish(const Tile& tile, int c, bool last)
+      : tile_(tile), c_(c), last_(last), edge_(last && tile.has_edge(0, tile.keys)), most_(hn::Load(F(), tile.maximum + c * lanes)) {}
+  ~Finish() {
+    if (last_) hn::Store(most_, F(), tile_.maximum + c_ * lanes);
+  }
+  Finish(const Finish&) = delete;
+  Finish& operator=(const Finish&) = delete;
+
+  HWY_INLINE void store(VF score, std::int64_t row) {
+    if (edge_) score = hn::IfThenElse(visible(*tile_.lists, c_, tile_.key + row), score, hn::Set(F(), minus_infinity));
+    most_ = hn::Max(score, most_);
+    hn::Store(score, F(), tile_.at(row, c_));
+  }
+
+ private:
+  const Tile& tile_;
+  int c_;
+  bool last_, edge_;
+  VF most_;
+};
+
 /// tanh within 2e-7 relative.
 HWY_INLINE VF tanh_of(VF x) {
   const F f;
@@ -106,54 +130,64 @@ inline void add_distances(const Tile& tile) {
 /// piece.
 class FireWalk {
  public:
-  FireWalk(const FireTable::Head& head, const float* inverse) : head_(head), inverse_(hn::Load(F(), inverse)) {
-    std::fill_n(from_, lanes, std::numeric_limits<float>::infinity());  // below every piece: found at once
+  FireWalk(const FireTable::Head& head, const float* inverse, VF first_logs) : head_(head), inverse_(hn::Load(F(), inverse)) {
+    HWY_ALIGN float x[lanes];
+    hn::Store(hn::Mul(first_logs, inverse_), F(), x);
+    std::size_t piece = head.piece_at(x[0]);
+    for (int lane = 0; lane < lanes; lane++) {  // not far from its neighbour
+      while (piece + 1 < head.from.size() && x[lane] >= head.from[piece + 1]) piece++;
+      enter(lane, x[lane], piece);
+      piece = piece_[lane];
+    }
   }
 
   /// The value at the logarithms of the distances of the lanes.
   HWY_INLINE VF at(VF logs) {
     const F f;
     const VF x = hn::Mul(logs, inverse_);
-    if (!hn::AllFalse(f, hn::Lt(x, hn::Load(f, from_)))) find(x);
+    if (HWY_UNLIKELY(!hn::AllFalse(f, hn::Lt(x, hn::Load(f, from_))))) step_down(x);
     return hn::MulAdd(hn::Load(f, slope_), hn::Sub(x, hn::Load(f, from_)), hn::Load(f, value_));
   }
 
  private:
-  HWY_NOINLINE void find(VF x) {
-    HWY_ALIGN float at[lanes];
-    hn::Store(x, F(), at);
-    std::size_t piece = head_.piece_at(at[0]);
+  HWY_NOINLINE void step_down(VF logs) {
+    HWY_ALIGN float x[lanes];
+    hn::Store(logs, F(), x);
     for (int lane = 0; lane < lanes; lane++) {
-      while (piece > 0 && at[lane] < head_.from[piece]) piece--;
-      while (piece + 1 < head_.from.size() && at[lane] >= head_.from[piece + 1]) piece++;
-      from_[lane] = head_.from[piece];
-      slope_[lane] = head_.slope[piece];
-      value_[lane] = head_.value[piece];
+      if (x[lane] < from_[lane] && piece_[lane] > 0) enter(lane, x[lane], piece_[lane] - 1);
     }
+  }
+  void enter(int lane, float x, std::size_t piece) {
+    while (piece > 0 && x < head_.from[piece]) piece--;
+    piece_[lane] = piece;
+    from_[lane] = head_.from[piece];
+    slope_[lane] = head_.slope[piece];
+    value_[lane] = head_.value[piece];
   }
   const FireTable::Head& head_;
   VF inverse_;
-  HWY_ALIGN float from_[lanes], slope_[lanes] = {}, value_[lanes] = {};
+  HWY_ALIGN float from_[lanes], slope_[lanes], value_[lanes];
+  std::size_t piece_[lanes];
 };
 
 /// inverse: (block_lanes), of the lengths of the queries. logs: scratch of block_lanes + tile_keys.
-inline void add_fire(const Tile& tile, const FireTable& table, std::int64_t head, const float* inverse, bool consecutive, float* logs) {
+inline void add_fire(const Tile& tile, const FireTable& table, std::int64_t head, const float* inverse, bool consecutive, float* logs,
+                     bool last) {
   const F f;
   HWY_ALIGN float by_lane[lanes];
-  const std::int64_t last = tile.key + tile.keys - 1, number = block_lanes + tile.keys - 1;
+  const std::int64_t last_key = tile.key + tile.keys - 1, number = block_lanes + tile.keys - 1;
   if (consecutive) {
-    for (std::int64_t x = 0; x < number; x++) logs[x] = table.log_of(tile.lists->diagonal[0] - last + x);
+    for (std::int64_t x = 0; x < number; x++) logs[x] = table.log_of(tile.lists->diagonal[0] - last_key + x);
   }
   for (int c = 0; c < vectors; c++) {
-    FireWalk walk(table.head(head), inverse + c * lanes);
-    for (std::int64_t row = 0; row < tile.keys; row++) {
-      const float* at = logs + tile.keys - 1 + c * lanes - row;
-      if (!consecutive) {
-        for (int lane = 0; lane < lanes; lane++) by_lane[lane] = table.log_of(tile.lists->diagonal[c * lanes + lane] - tile.key - row);
-        at = by_lane;
-      }
-      hn::Store(hn::Add(hn::Load(f, tile.at(row, c)), walk.at(hn::LoadU(f, at))), f, tile.at(row, c));
-    }
+    const auto logs_at = [&](std::int64_t row) HWY_ATTR {
+      if (consecutive) return hn::LoadU(f, logs + tile.keys - 1 + c * lanes - row);
+      for (int lane = 0; lane < lanes; lane++) by_lane[lane] = table.log_of(tile.lists->diagonal[c * lanes + lane] - tile.key - row);
+      return hn::Load(f, by_lane);
+    };
+    FireWalk walk(table.head(head), inverse + c * lanes, logs_at(0));
+    Finish finish(tile, c, last);
+    for (std::int64_t row = 0; row < tile.keys; row++) finish.store(hn::Add(hn::Load(f, tile.at(row, c)), walk.at(logs_at(row))), row);
   }
 }
 
@@ -167,7 +201,7 @@ class GridRuns {
       const std::int32_t start = table.query_index(queries[lane]) - lane;
       if (table.class_token() && queries[lane] == 0) class_lane_ = lane;
       if (lane > 0 && start == starts_[number_ - 1]) continue;
-      first_[number_] = lane;
+      before_[number_] = hn::FirstN(F(), static_cast<std::size_t>(lane));
       starts_[number_++] = start;
     }
   }
@@ -176,8 +210,9 @@ class GridRuns {
     const F f;
     const float* from = offsets_ - key_index;
     VF values = hn::LoadU(f, from + starts_[0]);
-    for (int i = 1; i < number_; i++)
-      values = hn::IfThenElse(hn::FirstN(f, static_cast<std::size_t>(first_[i])), values, hn::LoadU(f, from + starts_[i]));
+    if constexpr (lanes > 1) {
+      for (int i = 1; i < number_; i++) values = hn::IfThenElse(before_[i], values, hn::LoadU(f, from + starts_[i]));
+    }
     if (class_key) values = hn::Set(f, class_values_[1]);
     if (class_lane_ < 0) return values;
     const auto up_to = hn::FirstN(f, static_cast<std::size_t>(class_lane_ + 1)),
@@ -188,19 +223,20 @@ class GridRuns {
  private:
   const float *offsets_, *class_values_;
   int number_ = 0, class_lane_ = -1;
-  int first_[lanes];
+  hn::Mask<F> before_[lanes];  // lanes before each run
   std::int32_t starts_[lanes];
 };
 
-inline void add_grid(const Tile& tile, const GridTable& table, std::int64_t head) {
+inline void add_grid(const Tile& tile, const GridTable& table, std::int64_t head, bool last) {
   const F f;
   std::int32_t key_index[tile_keys];
   for (std::int64_t row = 0; row < tile.keys; row++) key_index[row] = table.key_index(tile.key + row);
   for (int c = 0; c < vectors; c++) {
     const GridRuns runs(table, head, tile.lists->diagonal + c * lanes);
+    Finish finish(tile, c, last);
     for (std::int64_t row = 0; row < tile.keys; row++) {
       const VF values = runs.at(key_index[row], table.class_token() && tile.key + row == 0);
-      hn::Store(hn::Add(hn::Load(f, tile.at(row, c)), values), f, tile.at(row, c));
+      finish.store(hn::Add(hn::Load(f, tile.at(row, c)), values), row);
     }
   }
 }
@@ -240,19 +276,10 @@ class MaskReader {
 };
 
 /// The intervals and the running maximum once more, after changes to the scores.
-inline void finish_scores(const Tile& tile, const float* maximum) {
-  const F f;
+inline void finish_scores(const Tile& tile) {
   for (int c = 0; c < vectors; c++) {
-    VF most = hn::Load(f, maximum + c * lanes);
-    for (std::int64_t row = 0; row < tile.keys; row++) {
-      VF score = hn::Load(f, tile.at(row, c));
-      if (tile.has_edge(row, 1)) {
-        score = hn::IfThenElse(visible(*tile.lists, c, tile.key + row), score, hn::Set(f, minus_infinity));
-        hn::Store(score, f, tile.at(row, c));
-      }
-      most = hn::Max(score, most);
-    }
-    hn::Store(most, f, tile.maximum + c * lanes);
+    Finish finish(tile, c, true);
+    for (std::int64_t row = 0; row < tile.keys; row++) finish.store(hn::Load(F(), tile.at(row, c)), row);
   }
 }
 

@@ -63,7 +63,10 @@ HWY_NOINLINE double run_products(std::int64_t rounds) {
   constexpr int sums = 12;
   const hn::ScalableTag<float> d;
   const auto half = hn::Set(d, 0.5f);
-  auto a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a, m = a;
+  // Each its own number, or a compiler adds equal ones up once.
+  const auto start = [&](float number) HWY_ATTR { return hn::Set(d, number); };
+  auto a = start(0), b = start(1), c = start(2), e = start(3), f = start(4), g = start(5), h = start(6), i = start(7), j = start(8),
+       k = start(9), l = start(10), m = start(11);
   for (std::int64_t round = 0; round < rounds; round++) {
     for (auto* x : {&a, &b, &c, &e, &f, &g, &h, &i, &j, &k, &l, &m}) *x = hn::MulAdd(*x, half, half);
   }
@@ -101,7 +104,7 @@ __attribute__((target("avx512f,avx512bf16"), noinline)) double products_of_pairs
   constexpr int sums = 12;
   __m512 sum[sums];
 #pragma GCC unroll 12
-  for (auto& x : sum) x = _mm512_setzero_ps();
+  for (int i = 0; i < sums; i++) sum[i] = _mm512_set1_ps(static_cast<float>(i));
   const auto ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
   for (std::int64_t round = 0; round < rounds; round++) {
 #pragma GCC unroll 12
