@@ -23,6 +23,7 @@ void bind_position_ids(nanobind::module_& parent);
 void bind_rotate(nanobind::module_& module);
 void bind_attention(nanobind::module_& module);
 void bind_attention_statistics(nanobind::module_& module);
+void bind_kv_cache(nanobind::module_& module);
 void bind_layout(nanobind::module_& module);
 void bind_embed(nanobind::module_& module);
 void bind_model(nanobind::module_& module);

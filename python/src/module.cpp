@@ -15,6 +15,7 @@ NB_MODULE(_core, module) {
   bind_rotate(module);
   bind_attention(module);
   bind_attention_statistics(module);
+  bind_kv_cache(module);
   bind_layout(module);
   bind_model(module);
   bind_compare(module);

@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
 
 constexpr std::int64_t decode_lanes = HWY_LANES(float), decode_step = 2 * decode_lanes;  // channels read at once: two vectors
-constexpr std::int64_t block_keys = 64;                                                  // a multiple of the lanes of every target
+constexpr std::int64_t block_keys = 32;                                                  // a multiple of the lanes of every target
 constexpr float no_score = -std::numeric_limits<float>::infinity();
 
 // Rows that share a pass over the keys: as many as the registers hold sums for.
@@ -305,12 +305,14 @@ class Decoder {
   }
 
   void add_range(const DecodeRange& range) {
+    point(task_.k, range.begin, range.end, keys_.next);
+    point(task_.v, range.begin, range.end, values_.next);
     for (std::int64_t key = range.begin; key < range.end; key += block_keys) {
-      const std::int64_t end = std::min(key + block_keys, range.end), next = end < range.end ? end : key;
-      point(task_.k, key, range.end, keys_.rows);
-      point(task_.v, key, range.end, values_.rows);
-      point(task_.k, next, range.end, keys_.next);
-      point(task_.v, next, range.end, values_.next);
+      std::copy_n(keys_.next, block_keys, keys_.rows);
+      std::copy_n(values_.next, block_keys, values_.rows);
+      const std::int64_t end = std::min(key + block_keys, range.end);
+      if (end < range.end) point(task_.k, end, range.end, keys_.next);
+      if (end < range.end) point(task_.v, end, range.end, values_.next);
       add(range, key, end - key);
     }
   }
