@@ -127,6 +127,15 @@ def by_layer_type(parameters):
     return [parameters] if "rope_theta" in parameters else list(parameters.values())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Models this small wait for threads longer than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def models():
     made = {}
@@ -539,6 +548,16 @@ def test_the_name_alone():
     model.set_attn_implementation("gnomon")
     assert difference(padded(model), want) < 1e-4
     assert sum(module.gnomon_calls for module in ours.attention_modules(model)) == 2
+
+
+@torch.no_grad()
+def test_compiled(models):
+    """The graph breaks where a mask is made and where attention is done."""
+    model = models("llama")
+    want = padded(model)
+    with gnomon.hf.enable(model) as handle:
+        assert difference(padded(torch.compile(model, backend="eager")), want) < 1e-4
+        assert handle.calls == 2
 
 
 def test_a_gradient_is_refused_when_it_is_asked_for(models):
