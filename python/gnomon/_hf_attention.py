@@ -63,10 +63,12 @@ class AttentionHandle:
         self._classes = [(module, type(module)) for module in modules]
         for module in modules:
             exchange = EXCHANGED.get(type(module).__name__)
-            if exchange is not None:
-                own = type(module)
+            if exchange is None:
+                continue
+            own = type(module)
+            if not issubclass(own, exchange):  # enabled before
                 module.__class__ = type(own.__name__, (exchange, own), {"__module__": own.__module__})
-                module.prepare(falcon_as_trained)
+            module.prepare(falcon_as_trained)
         self._hook = model.register_forward_pre_hook(self._note_positions, with_kwargs=True)
         if any(isinstance(module, _Exchanged) for module in modules):
             for part in _models(model):  # the library sets it only where its own classes ask for it
