@@ -63,10 +63,12 @@ class AttentionHandle:
         self._classes = [(module, type(module)) for module in modules]
         for module in modules:
             exchange = EXCHANGED.get(type(module).__name__)
-            if exchange is not None:
-                own = type(module)
+            if exchange is None:
+                continue
+            own = type(module)
+            if not issubclass(own, exchange):  # enabled before
                 module.__class__ = type(own.__name__, (exchange, own), {"__module__": own.__module__})
-                module.prepare(falcon_as_trained)
+            module.prepare(falcon_as_trained)
         self._hook = model.register_forward_pre_hook(self._note_positions, with_kwargs=True)
         if any(isinstance(module, _Exchanged) for module in modules):
             for part in _models(model):  # the library sets it only where its own classes ask for it
@@ -338,7 +340,7 @@ class _Description(torch.Tensor):
             return arguments[0]
         if function is torch.Tensor.__repr__:
             return f"<description of a {arguments[0].kind}>"
-        if function in _LOOKED_AT:
+        if function in _LOOKED_AT or (getattr(function, "__name__", "") == "__get__" and function not in _VALUES):
             with torch._C.DisableTorchFunctionSubclass():
                 return function(*arguments, **(named or {}))
         described = next(x for x in arguments if isinstance(x, _Description))
@@ -355,13 +357,19 @@ _LOOKED_AT = {
     torch.Tensor.stride,
     torch.Tensor.numel,
     torch.Tensor.is_floating_point,
+    torch.Tensor.is_complex,
+    torch.Tensor.is_contiguous,
+    torch.Tensor.is_inference,
+    torch.Tensor.is_conj,
+    torch.Tensor.is_neg,
+    torch.Tensor._is_view,
+    torch.Tensor.storage_offset,
+    torch.Tensor.__hash__,
     torch.Tensor.__len__,
     torch.Tensor.untyped_storage,
-    *(
-        getattr(torch.Tensor, name).__get__
-        for name in ("shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_cpu", "is_cuda", "is_meta")
-    ),
 }
+_VALUES = {getattr(torch.Tensor, name).__get__ for name in ("T", "H", "mT", "mH", "data", "real", "imag")}
+"""Attributes that are tensors of its numbers; all others only tell what it is like."""
 _FALCON = {torch.where, torch.masked_fill, torch.Tensor.__lt__, torch.Tensor.lt}
 """How Falcon mixes its bias into the mask, for attention that is not ours."""
 

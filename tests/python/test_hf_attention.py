@@ -127,6 +127,15 @@ def by_layer_type(parameters):
     return [parameters] if "rope_theta" in parameters else list(parameters.values())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Models this small wait for threads longer than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def models():
     made = {}
@@ -405,6 +414,17 @@ def test_t5(t5, run):
     assert torch.equal(call(t5), want)
 
 
+@torch.no_grad()
+def test_mt5():
+    config = transformers.MT5Config(vocab_size=VOCABULARY, d_model=64, d_kv=16, d_ff=96, num_layers=1, num_heads=HEADS)
+    model = transformers.MT5ForConditionalGeneration(config).eval()
+    model.set_attn_implementation("eager")
+    want = t5_plain(model, padding())
+    with gnomon.hf.enable(model) as handle:
+        assert difference(t5_plain(model, padding()), want) < 1e-4
+        assert handle.calls == handle.layers == 3
+
+
 @contextlib.contextmanager
 def restored(tensor):
     kept = tensor.clone()
@@ -539,6 +559,28 @@ def test_the_name_alone():
     model.set_attn_implementation("gnomon")
     assert difference(padded(model), want) < 1e-4
     assert sum(module.gnomon_calls for module in ours.attention_modules(model)) == 2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["llama", "bloom"])
+def test_enabled_twice(models, name):
+    model = models(name)
+    want, kind = plain(model), type(ours.attention_modules(model)[0])
+    with gnomon.hf.enable(model) as first, gnomon.hf.enable(model) as second:
+        assert difference(plain(model), want) < 1e-4
+        assert first.calls == second.calls == 2
+    assert torch.equal(plain(model), want)
+    assert type(ours.attention_modules(model)[0]) is kind
+
+
+@torch.no_grad()
+def test_compiled(models):
+    """The graph breaks where a mask is made and where attention is done."""
+    model = models("llama")
+    want = padded(model)
+    with gnomon.hf.enable(model) as handle:
+        assert difference(padded(torch.compile(model, backend="eager")), want) < 1e-4
+        assert handle.calls == 2
 
 
 def test_a_gradient_is_refused_when_it_is_asked_for(models):
