@@ -108,7 +108,7 @@ class StatisticsBlock {
         seen.kept_end = static_cast<std::int32_t>(std::min<std::int64_t>(seen.first + mask.keep_first, seen.end));
         at(diagonal_, lane) = mask.diagonal[row];
       }
-      seen.first_end = static_cast<std::int32_t>(std::min<std::int64_t>(seen.first + job_.statistics->first_keys, keys));
+      seen.first_end = static_cast<std::int32_t>(std::min(seen.first + std::min(job_.statistics->first_keys, keys), keys));
       if (lane >= queries_) seen = {};
     }
     for (std::int64_t lane = 1; lane < queries_; lane++) consecutive_ &= at(diagonal_, lane) == diagonal_[0] + lane;

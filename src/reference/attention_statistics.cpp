@@ -56,7 +56,7 @@ void attention_statistics(const ConstTensorView& q, const ConstTensorView& k, co
           if (p != 0) entropy -= p / mass * std::log(p / mass);
           maximum = std::isnan(p) ? p : std::max(p, maximum);
           if (mass != 0) distance += p / mass * static_cast<double>(back);
-          if (key >= first && key < first + statistics.first_keys) first_mass += p;
+          if (key >= first && key - first < statistics.first_keys) first_mass += p;
           if (std::abs(back) < statistics.window) window_mass += p;
           const auto above = std::upper_bound(edges.begin(), edges.end(), back);
           if (above != edges.begin() && above != edges.end() && !statistics.mass_by_distance.empty())
