@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <variant>
 #include <vector>
+
+#include "gnomon/encodings/bias.hpp"
 
 namespace gnomon {
 
@@ -54,5 +57,33 @@ std::int64_t heads_of(const BiasTable& table);
 /// The value of one score in double, from its definition: what kernels are tested against. `position` is that of the query in its sequence
 /// (FIRE alone asks for it).
 double bias_at(const BiasTable& table, std::int64_t head, std::int64_t query, std::int64_t key, std::int64_t position);
+
+/// Trained numbers of a rule, for H heads.
+struct BiasParameters {
+  std::int64_t heads = 0;
+  std::span<const float> table;     ///< t5, swin, beit: (rows, H), as checkpoints hold it
+  std::span<const float> weights1;  ///< fire: (hidden); swinv2: (hidden, 2), the weights of dy and dx
+  std::span<const float> bias1;     ///< fire, swinv2: (hidden)
+  std::span<const float> weights2;  ///< fire, swinv2: (H, hidden)
+  std::span<const float> bias2;     ///< fire: (H)
+};
+
+inline constexpr std::int64_t largest_reach = std::int64_t{1} << 24;
+
+/// The table of a rule, computed in double and rounded once to f32. `reach` is the largest |distance| that is needed, which rules by
+/// distance alone have values for (t5 up to its max_distance). Throws Error(invalid_argument) that names the field for an invalid rule,
+/// numbers that are missing, too many or not asked for, and a reach below 0; Error(out_of_range) for one above 2^24; Error(unsupported) for
+/// deberta, whose score depends on content. Sources: the citation of each rule.
+BiasTable bias_table(const BiasRule& rule, std::int64_t reach, const BiasParameters& parameters = {});
+
+/// The bucket of a distance, key − query: the exact floor of the formula, as where the logarithm of a power comes out an integer the
+/// integers are compared. Throws as validate(rule), and Error(out_of_range) for a max_distance of 2^31 or more.
+std::int64_t t5_bucket(const bias::T5& rule, std::int64_t distance);
+
+/// Falcon's ALiBi as it was trained: slope and position are rounded to bf16 and so is their product, which is then scaled with the score
+/// (1 / sqrt(D)). The stairs stand at positions of keys, not at distances, so no table holds them: (H, keys), a MaskTensor that all queries
+/// share (additive, strides 0, keys, 0, 1). Throws as validate(rule) and validate(positions).
+/// Source: the alibi of the transformers library's Falcon modules, 5.24.
+std::vector<float> falcon_bias(const bias::Alibi& rule, std::span<const std::int64_t> positions, double scale);
 
 }  // namespace gnomon

@@ -41,6 +41,7 @@ from gnomon._core import (
     attention_statistics,
     bias,
     bias_at,
+    bias_table,
     compare,
     convert,
     convert_layout,
@@ -48,6 +49,7 @@ from gnomon._core import (
     embed_tokens,
     embedding_table,
     evict_tokens,
+    falcon_bias,
     frequencies,
     golden,
     kernel_target,
@@ -65,6 +67,7 @@ from gnomon._core import (
     rotate_with,
     scatter_add_rows,
     shift_keys,
+    t5_bucket,
     verify,
 )
 
@@ -98,6 +101,7 @@ __all__ = [
     "attention_statistics",
     "bias",
     "bias_at",
+    "bias_table",
     "compare",
     "convert",
     "convert_layout",
@@ -105,6 +109,7 @@ __all__ = [
     "embed_tokens",
     "embedding_table",
     "evict_tokens",
+    "falcon_bias",
     "frequencies",
     "golden",
     "kernel_target",
@@ -122,6 +127,7 @@ __all__ = [
     "rotate_with",
     "scatter_add_rows",
     "shift_keys",
+    "t5_bucket",
     "verify",
 ]
 

@@ -26,6 +26,24 @@ nb::object view(const std::vector<Number>& values, std::size_t rows, std::size_t
   return nb::cast(nb::ndarray<nb::numpy, const Number>(values.data(), {rows, columns}, owner));
 }
 
+/// Trained numbers of any number of axes.
+using Numbers = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+
+gnomon::BiasTable bias_table(const gnomon::BiasRule& rule, std::int64_t reach, const std::optional<Matrix>& table,
+                             const std::optional<Numbers>& weights1, const std::optional<Numbers>& bias1,
+                             const std::optional<Matrix>& weights2, const std::optional<Numbers>& bias2) {
+  gnomon::BiasParameters parameters;
+  if (table) parameters.heads = static_cast<std::int64_t>(table->shape(1));
+  if (weights2) parameters.heads = static_cast<std::int64_t>(weights2->shape(0));
+  const auto numbers = [](const auto& array) { return array ? std::span(array->data(), array->size()) : std::span<const float>(); };
+  parameters.table = numbers(table);
+  parameters.weights1 = numbers(weights1);
+  parameters.bias1 = numbers(bias1);
+  parameters.weights2 = numbers(weights2);
+  parameters.bias2 = numbers(bias2);
+  return gnomon::bias_table(rule, reach, parameters);
+}
+
 gnomon::KeyIntervals key_intervals(std::int64_t queries, std::int64_t keys, bool causal, std::optional<std::int64_t> window,
                                    std::optional<std::int64_t> chunk, std::int64_t keep_first, std::int64_t prefix,
                                    std::optional<std::int64_t> left, std::optional<std::int64_t> right, std::string_view alignment,
@@ -144,6 +162,25 @@ void bind_tables(nb::module_& module) {
         const auto heads = static_cast<std::size_t>(table.heads);
         return view(table.values, heads, heads == 0 ? 0 : table.values.size() / heads, self);
       });
+  module.def("bias_table", &bias_table, "rule"_a, nb::kw_only(), "reach"_a = 0, "table"_a = nb::none(), "weights1"_a = nb::none(),
+             "bias1"_a = nb::none(), "weights2"_a = nb::none(), "bias2"_a = nb::none(),
+             "The table of a bias rule, computed in double and rounded once to float32. reach: the largest |distance| that is needed "
+             "(t5, kerple, sandwich). table: (rows, H) of t5, swin and beit. weights1, bias1, weights2 (H, hidden), bias2: the network of "
+             "fire and swinv2, as its linear layers hold them. Raises Error.");
+  module.def(
+      "t5_bucket", [](const gnomon::bias::T5& rule, std::int64_t distance) { return gnomon::t5_bucket(rule, distance); }, "rule"_a,
+      "distance"_a, "The bucket of a distance, key - query: the exact floor of the formula. Raises Error.");
+  module.def(
+      "falcon_bias",
+      [](const gnomon::bias::Alibi& rule, const std::vector<std::int64_t>& positions, double scale) {
+        auto owner = std::make_unique<std::vector<float>>(gnomon::falcon_bias(rule, positions, scale));
+        const nb::capsule keep(owner.get(), [](void* numbers) noexcept { delete static_cast<std::vector<float>*>(numbers); });
+        const auto* values = owner.release();
+        return nb::cast(nb::ndarray<nb::numpy, const float>(values->data(), {rule.slopes.size(), positions.size()}, keep));
+      },
+      "rule"_a, "positions"_a, "scale"_a,
+      "Falcon's ALiBi as it was trained, float32 (H, keys), an additive mask that all queries share: slope, position and product in "
+      "bf16, then scaled with the score, 1 / sqrt(D). Raises Error.");
   module.def(
       "bias_at",
       [](const gnomon::BiasTable& table, std::int64_t head, std::int64_t query, std::int64_t key, std::int64_t position) {

@@ -8,7 +8,7 @@ import pytest
 
 ROTARY = ["default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional", "xpos", "custom"]
 ABSOLUTE = ["sinusoidal", "learned"]
-BIAS = ["alibi", "t5", "deberta", "swin", "swinv2", "beit"]
+BIAS = ["alibi", "t5", "deberta", "swin", "swinv2", "beit", "kerple", "sandwich", "fire"]
 
 
 @pytest.fixture

@@ -62,6 +62,14 @@ TEST(BiasJson, Refusals) {
   EXPECT_EQ(refused(R"({"rule": "swin", "window": 7, "rows": 168})", {"rows", "169", "got 168"}), "");
   EXPECT_EQ(refused(R"({"rule": "beit", "window": 24, "rows": 2209})", {"rows", "2212", "got 2209"}), "") << "without the class token";
   EXPECT_EQ(refused(R"({"rule": "swinv2", "window": 8, "rows": 3})", {"rows", "unknown key", "swinv2"}), "");
+  EXPECT_EQ(refused(R"({"rule": "kerple", "heads": 1, "r1": [1], "r2": [1]})", {"kind", "missing"}), "") << "no default to guess";
+  EXPECT_EQ(refused(R"({"rule": "kerple", "heads": 1, "kind": "exp", "r1": [1], "r2": [1]})", {"kind", "log", "power", "exp"}), "");
+  EXPECT_EQ(refused(R"({"rule": "kerple", "heads": 2, "kind": "log", "r1": [1, 2], "r2": [1]})", {"r2", "2 heads", "got 1"}), "");
+  EXPECT_EQ(refused(R"({"rule": "kerple", "heads": 1, "kind": "power", "r1": [1], "r2": [2.5]})", {"r2", "at most 2", "2.5"}), "");
+  EXPECT_EQ(refused(R"({"rule": "kerple", "heads": 1, "kind": "log", "r1": [0], "r2": [2.5]})", {"r1[0]", "positive", "0"}), "");
+  EXPECT_EQ(refused(R"({"rule": "sandwich", "heads": 8, "width": 127})", {"width", "even", "127"}), "");
+  EXPECT_EQ(refused(R"({"rule": "fire", "c": 0.1})", {"threshold", "missing"}), "");
+  EXPECT_EQ(refused(R"({"rule": "fire", "c": 0.1, "threshold": 0})", {"threshold", "positive", "0"}), "");
 }
 
 }  // namespace
