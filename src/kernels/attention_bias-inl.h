@@ -55,20 +55,6 @@ class Finish {
   VF most_;
 };
 
-/// tanh within 2e-7 relative.
-HWY_INLINE VF tanh_of(VF x) {
-  const F f;
-  const VF z = hn::Mul(x, x), size = hn::Abs(x);
-  VF p = hn::MulAdd(hn::Set(f, -0x1.84d2e6p-8f), z, hn::Set(f, 0x1.561e9ap-6f));
-  p = hn::MulAdd(p, z, hn::Set(f, -0x1.b8f0fcp-5f));
-  p = hn::MulAdd(p, z, hn::Set(f, 0x1.110d3ap-3f));
-  p = hn::MulAdd(p, z, hn::Set(f, -0x1.555552p-2f));
-  const VF small = hn::MulAdd(hn::Mul(p, z), x, x);
-  const VF e = exp2_of_nonpositive(hn::Mul(size, hn::Set(f, static_cast<float>(-2 * log2_e)))), one = hn::Set(f, 1.0f);
-  const VF large = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
-  return hn::IfThenElse(hn::Lt(size, hn::Set(f, 0.65f)), small, large);
-}
-
 inline void cap_scores(const Tile& tile, double cap) {
   const F f;
   const VF to = hn::Set(f, static_cast<float>(cap * log2_e)), from = hn::Set(f, static_cast<float>(1 / (cap * log2_e)));

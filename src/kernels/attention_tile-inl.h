@@ -13,6 +13,7 @@
 
 #include "kernels/attention_plan.hpp"
 #include "kernels/elements-inl.h"
+#include "kernels/exp2-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
@@ -39,29 +40,6 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 /// Rows of the next micro-tile: sixes, but 8 is better as 4 + 4 than as 6 + 2.
 constexpr int next_rows(std::int64_t left, int most) {
   return most >= 6 && left >= 6 && left != 8 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : left >= 1 ? 1 : 0;
-}
-
-/// 2^t for t <= 0, within 2e-7 relative; exactly 0 below -125.5, so that -inf leaves nothing; NaN stays. Nothing is subnormal: products of
-/// such numbers take a CPU a hundred times as long.
-HWY_INLINE VF exp2_of_nonpositive(VF t) {
-  const F f;
-  // Rounds to a whole number n and leaves n + 126 in the lower bits: the exponent of 2^(n - 1), and of 0 where n = -126. The polynomial is
-  // that of 2 * 2^x.
-  const VF magic = hn::Set(f, 0x1.8p23f + 126), least = hn::Set(f, -126.0f);
-#if HWY_TARGET == HWY_SCALAR
-  t = hn::IfThenElse(hn::Lt(t, least), least, t);
-#else
-  t = hn::Max(least, t);  // in this order for NaN
-#endif
-  const VF rounded = hn::Add(t, magic);
-  const VF x = hn::Sub(t, hn::Sub(rounded, magic));
-  VF p = hn::MulAdd(hn::Set(f, 2 * 1.5461448e-4f), x, hn::Set(f, 2 * 1.3390867e-3f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2 * 9.6180569e-3f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2 * 5.5503570e-2f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2 * 2.4022651e-1f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2 * 6.9314718e-1f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2.0f));
-  return hn::Mul(p, hn::BitCast(f, hn::ShiftLeft<23>(hn::BitCast(U(), rounded))));
 }
 
 /// Rows of keys and values that come next, asked for a few at a time while the cores are busy: into the second-level cache, because the

@@ -22,7 +22,7 @@ namespace gnomon::kernels::HWY_NAMESPACE {
 
 constexpr std::int64_t decode_lanes = HWY_LANES(float), decode_step = 2 * decode_lanes;  // channels read at once: two vectors
 constexpr std::int64_t block_keys = 32;                                                  // a multiple of the lanes of every target
-constexpr float no_score = -std::numeric_limits<float>::infinity();
+constexpr float no_score = -std::numeric_limits<float>::infinity(), log2_e = 1.4426950408889634f;
 
 // Rows that share a pass over the keys: as many as the registers hold sums for.
 #undef GNOMON_DECODE_ROWS
@@ -397,7 +397,7 @@ class Decoder {
       return;
     }
     for (std::int64_t j = 0; j < number; j++) {
-      scores[j] += bias.values[std::clamp<std::int64_t>(distance + j - bias.least, 0, bias.distances - 1)];
+      scores[j] += log2_e * bias.values[std::clamp<std::int64_t>(distance + j - bias.least, 0, bias.distances - 1)];
     }
   }
 

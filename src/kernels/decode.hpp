@@ -25,13 +25,13 @@ struct DecodeRange {
 
 /// Of a row: its position among the keys, and the numbers of its head.
 struct DecodeBias {
-  float slope = 0;  // times |distance|, to be subtracted
+  float slope = 0;  // times |distance|, to be subtracted; in the unit of the scores
   bool symmetric = false;
-  const float* values = nullptr;  // (distances), or null
+  const float* values = nullptr;  // (distances) as the table has them, of which a task reads few, or null
   std::int64_t least = 0, distances = 0;
 };
 
-/// Scores are exponents of 2 throughout: whatever is added to them has been multiplied by log2(e).
+/// Scores are exponents of 2 throughout: queries and slopes have been multiplied by log2(e).
 struct DecodeTask {
   DType dtype = DType::f32;
   DecodeCache k, v;

@@ -16,11 +16,24 @@
 #include "operations/views.hpp"
 
 namespace gnomon {
-namespace {
 
 void check_size(std::string_view name, std::size_t size, std::int64_t expected, std::string_view what) {
   if (size != static_cast<std::size_t>(expected)) refuse(fmt::format("{}: expected {} numbers ({}), got {}", name, expected, what, size));
 }
+
+void check_heads(const ConstTensorView& q, const ConstTensorView& k) {
+  check_view("q", q, q.shape[3], "width of a head");
+  if (q.shape[3] < 1 || q.shape[3] > widest_head)
+    refuse(fmt::format("q: expected a head width of 1 to {}, got {}", widest_head, q.shape[3]));
+  check_view("k", k, q.shape[3], "width of q");
+  if (k.shape[0] != q.shape[0]) refuse(fmt::format("k: expected the batch of q ({}) on axis 0, got {}", q.shape[0], k.shape[0]));
+  if (k.shape[1] < 1 ? q.shape[1] != 0 : q.shape[1] % k.shape[1] != 0) {
+    refuse(fmt::format("k: expected a number of heads on axis 1 that divides those of q ({}), got {}", q.shape[1], k.shape[1]));
+  }
+  if (k.dtype != q.dtype) refuse(fmt::format("k: expected the dtype of q ({}), got {}", name_of(q.dtype), name_of(k.dtype)));
+}
+
+namespace {
 
 void check_numbers(std::string_view name, std::span<const float> numbers) {
   if (std::any_of(numbers.begin(), numbers.end(), [](float value) { return std::isnan(value); }))
@@ -80,16 +93,9 @@ void check_mask(const KeyIntervals& mask, const AttentionShape& shape) {
 }
 
 void check_views(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out) {
-  check_view("q", q, q.shape[3], "width of a head");
-  if (q.shape[3] < 1 || q.shape[3] > widest_head)
-    refuse(fmt::format("q: expected a head width of 1 to {}, got {}", widest_head, q.shape[3]));
-  check_view("k", k, q.shape[3], "width of q");
+  check_heads(q, k);
   check_view("v", v, v.shape[3], "width of a value");
   if (v.shape[3] < 1 || v.shape[3] > widest_head) refuse(fmt::format("v: expected a width of 1 to {}, got {}", widest_head, v.shape[3]));
-  if (k.shape[0] != q.shape[0]) refuse(fmt::format("k: expected the batch of q ({}) on axis 0, got {}", q.shape[0], k.shape[0]));
-  if (k.shape[1] < 1 ? q.shape[1] != 0 : q.shape[1] % k.shape[1] != 0) {
-    refuse(fmt::format("k: expected a number of heads on axis 1 that divides those of q ({}), got {}", q.shape[1], k.shape[1]));
-  }
   for (std::size_t axis = 0; axis < 3; axis++) {
     if (v.shape[axis] != k.shape[axis])
       refuse(fmt::format("v: expected the shape of k on axes 0 to 2, {}, got {}", text(k.shape), text(v.shape)));
@@ -97,7 +103,7 @@ void check_views(const ConstTensorView& q, const ConstTensorView& k, const Const
   const std::array expected{q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
   check_view("out", out, v.shape[3], "width of v");
   if (out.shape != expected) refuse(fmt::format("out: expected shape {}, got {}", text(expected), text(out.shape)));
-  for (const auto& [name, dtype] : {std::pair("k", k.dtype), std::pair("v", v.dtype), std::pair("out", out.dtype)}) {
+  for (const auto& [name, dtype] : {std::pair("v", v.dtype), std::pair("out", out.dtype)}) {
     if (dtype != q.dtype) refuse(fmt::format("{}: expected the dtype of q ({}), got {}", name, name_of(q.dtype), name_of(dtype)));
   }
 }
@@ -200,7 +206,7 @@ void check_options(const AttentionShape& shape, const AttentionOptions& options)
 void attention(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
                const AttentionOptions& options) {
   check_views(q, k, v, out);
-  check_options({q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3]}, options);
+  check_options({q.shape[0], q.shape[1], q.shape[2], k.shape[2]}, options);
   check_load("queries", q, options.rotate_queries);
   check_load("keys", k, options.rotate_keys);
   check_memory(q, k, v, out);
@@ -285,7 +291,7 @@ void attention(const ConstTensorView& q, const PagedCache& cache, const TensorVi
     refuse(fmt::format("values: expected the {} pages of keys, got {}", cache.keys.shape[0], cache.values.shape[0]));
   check_pages(q, cache);
   const std::int64_t tokens = cache.lengths.empty() ? 0 : *std::max_element(cache.lengths.begin(), cache.lengths.end());
-  check_options({q.shape[0], q.shape[1], cache.keys.shape[1], q.shape[2], tokens, q.shape[3], cache.values.shape[3]}, options);
+  check_options({q.shape[0], q.shape[1], q.shape[2], tokens}, options);
   check_load("queries", q, options.rotate_queries);
   check_memory(q, cache.keys, cache.values, out);
   if (options.mask != nullptr) check_lengths(*options.mask, cache.lengths);

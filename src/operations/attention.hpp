@@ -8,10 +8,17 @@
 
 namespace gnomon {
 
-/// Throws Error(invalid_argument) for options that do not fit to B, Hq, Tq, Tk and D.
+/// Throws unless a list has as many numbers as `what` says.
+void check_size(std::string_view name, std::size_t size, std::int64_t expected, std::string_view what);
+
+/// Throws unless k has the batch, the width and the dtype of q, and a number of heads that divides its own.
+void check_heads(const ConstTensorView& q, const ConstTensorView& k);
+
+/// What options must fit to: B, Hq, Tq, Tk.
 struct AttentionShape {
-  std::int64_t batch, heads, kv_heads, queries, keys, width, value_width;
+  std::int64_t batch, heads, queries, keys;
 };
+/// Throws Error(invalid_argument) for options that do not.
 void check_options(const AttentionShape& shape, const AttentionOptions& options);
 
 /// A call as plain pointers and numbers. A view of the options, which must outlive it; tests and benchmarks change the job.

@@ -15,22 +15,6 @@
 namespace gnomon {
 namespace {
 
-void check_size(std::string_view name, std::size_t size, std::int64_t expected, std::string_view what, bool may_be_empty) {
-  if (size == static_cast<std::size_t>(expected) || (size == 0 && may_be_empty)) return;
-  refuse(fmt::format("{}: expected {} numbers ({}), got {}", name, expected, what, size));
-}
-
-void check_heads(const ConstTensorView& q, const ConstTensorView& k) {
-  check_view("q", q, q.shape[3], "width of a head");
-  if (q.shape[3] < 1) refuse(fmt::format("q: expected a head width of at least 1, got {}", q.shape[3]));
-  check_view("k", k, q.shape[3], "width of q");
-  if (k.shape[0] != q.shape[0]) refuse(fmt::format("k: expected the batch of q ({}) on axis 0, got {}", q.shape[0], k.shape[0]));
-  if (k.shape[1] < 1 ? q.shape[1] != 0 : q.shape[1] % k.shape[1] != 0) {
-    refuse(fmt::format("k: expected a number of heads on axis 1 that divides those of q ({}), got {}", q.shape[1], k.shape[1]));
-  }
-  if (k.dtype != q.dtype) refuse(fmt::format("k: expected the dtype of q ({}), got {}", name_of(q.dtype), name_of(k.dtype)));
-}
-
 void check_statistics(const AttentionStatistics& statistics, const ConstTensorView& q) {
   if (statistics.first_keys < 0) refuse(fmt::format("first_keys: expected at least 0, got {}", statistics.first_keys));
   if (statistics.window < 0) refuse(fmt::format("window: expected at least 0, got {}", statistics.window));
@@ -44,9 +28,10 @@ void check_statistics(const AttentionStatistics& statistics, const ConstTensorVi
   for (const auto& [name, list] : {std::pair("mass", &statistics.mass), std::pair("entropy", &statistics.entropy),
                                    std::pair("maximum", &statistics.maximum), std::pair("mean_distance", &statistics.mean_distance),
                                    std::pair("first_mass", &statistics.first_mass), std::pair("window_mass", &statistics.window_mass)}) {
-    check_size(name, list->size(), heads * q.shape[2], "B x Hq x Tq", true);
+    if (!list->empty()) check_size(name, list->size(), heads * q.shape[2], "B x Hq x Tq");
   }
-  check_size("mass_by_distance", statistics.mass_by_distance.size(), heads * bins, "B x Hq x bins", true);
+  const auto& histogram = statistics.mass_by_distance;
+  if (!histogram.empty()) check_size("mass_by_distance", histogram.size(), heads * bins, "B x Hq x bins");
 }
 
 /// Heads as the kernel takes them: the caller's, or a copy in float32 that is rotated.
@@ -116,9 +101,9 @@ std::vector<std::int64_t> doubling_edges(std::int64_t keys) {
 void attention_statistics(const ConstTensorView& q, const ConstTensorView& k, std::span<const float> log_sum_exp,
                           const AttentionStatistics& statistics, const AttentionOptions& options) {
   check_heads(q, k);
-  check_options({q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], q.shape[3]}, options);
+  check_options({q.shape[0], q.shape[1], q.shape[2], k.shape[2]}, options);
   check_statistics(statistics, q);
-  check_size("log_sum_exp", log_sum_exp.size(), q.shape[0] * q.shape[1] * q.shape[2], "B x Hq x Tq", false);
+  check_size("log_sum_exp", log_sum_exp.size(), q.shape[0] * q.shape[1] * q.shape[2], "B x Hq x Tq");
   if (is_empty(q) || q.dtype == DType::f64) return reference::attention_statistics(q, k, statistics, options);
   const LoadedHeads queries(q, options.rotate_queries, Side::query, options.executor);
   const LoadedHeads keys(k, options.rotate_keys, Side::key, options.executor);

@@ -44,7 +44,6 @@ class Decode {
         partials_(static_cast<std::size_t>(batch_ * heads_ * splits_ * rows_)),
         values_(partials_.size() * static_cast<std::size_t>(value_width_)) {
     take_queries();
-    take_biases();
   }
 
   void run() {
@@ -101,15 +100,6 @@ class Decode {
     return static_cast<double>(factors[static_cast<std::size_t>(by_batch ? b * queries_ + t : t)]);
   }
 
-  void take_biases() {
-    for (const auto& table : options_.bias) {
-      distances_.emplace_back();
-      if (const auto* given = std::get_if<DistanceBias>(&table)) {
-        for (const float value : given->values) distances_.back().push_back(value * static_cast<float>(log2_e));
-      }
-    }
-  }
-
   kernels::DecodeBias bias_of(std::size_t table, std::int64_t head) const {
     const BiasTable& given = options_.bias[table];
     if (const auto* slope = std::get_if<SlopeBias>(&given)) {
@@ -117,7 +107,7 @@ class Decode {
     }
     const auto& row = std::get<DistanceBias>(given);
     kernels::DecodeBias bias;
-    bias.values = distances_[table].data() + head * row.distances;
+    bias.values = row.values.data() + head * row.distances;
     bias.least = row.least;
     bias.distances = row.distances;
     return bias;
@@ -228,8 +218,7 @@ class Decode {
   const TensorView& out_;
   const AttentionOptions& options_;
   std::int64_t batch_, heads_, group_, queries_, rows_, width_, value_width_, splits_;
-  std::vector<float> scaled_;                  // (B,Hk,rows,D)
-  std::vector<std::vector<float>> distances_;  // of each table of distances, times log2(e)
+  std::vector<float> scaled_;  // (B,Hk,rows,D)
   std::vector<kernels::DecodePartial> partials_;
   std::vector<float> values_;
 };
