@@ -13,12 +13,12 @@ counts, and only the ratio to the rival travels between machines. Seconds are of
 
 import argparse
 import dataclasses
-import json
 import sys
 import time
 
 import torch
 import transformers
+from ratios import Result, as_json, as_table
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 import gnomon
@@ -39,20 +39,6 @@ class Contender:
     off: float
 
 
-@dataclasses.dataclass
-class Result:
-    case: str
-    candidate: str
-    seconds: float
-    rival: str
-    rival_seconds: float
-    goal: float | None  # the least speed-up that is aimed at
-
-    @property
-    def ratio(self):
-        return self.rival_seconds / self.seconds
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
@@ -60,7 +46,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     results = [result for dtype in (torch.float32, torch.bfloat16) for result in compare(dtype)]
-    print(as_json(results) if arguments.json else as_table(results))
+    print(as_json(results, **versions()) if arguments.json else as_table(results))
 
 
 def compare(dtype):
@@ -161,25 +147,14 @@ def check(contender, tensors):
             sys.exit(f"{contender.name}: off by {off:.1e} from float64, {contender.off:.1e} allowed; it gets no time")
 
 
-def as_json(results):
-    about = {"torch": torch.__version__, "transformers": transformers.__version__, "gnomon": gnomon.__version__}
-    about |= {"kernel_target": gnomon.kernel_target(), "threads": torch.get_num_threads()}
-    return json.dumps({**about, "results": [{**dataclasses.asdict(result), "ratio": result.ratio} for result in results]}, indent=2)
-
-
-def as_table(results):
-    rows = [("case", "candidate", "µs", "rival", "µs", "ratio", "goal", "")]
-    for result in results:
-        times = (f"{seconds * 1e6:.1f}" for seconds in (result.seconds, result.rival_seconds))
-        goal = "" if result.goal is None else f"≥ {result.goal:g}"
-        missed = "missed" if result.goal is not None and result.ratio < result.goal else ""
-        rows.append((result.case, result.candidate, next(times), result.rival, next(times), f"{result.ratio:.2f}", goal, missed))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numbers = {2, 4, 5, 6}
-    return "\n".join(
-        "  ".join(cell.rjust(width) if i in numbers else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    )
+def versions():
+    return {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "gnomon": gnomon.__version__,
+        "kernel_target": gnomon.kernel_target(),
+        "threads": torch.get_num_threads(),
+    }
 
 
 if __name__ == "__main__":

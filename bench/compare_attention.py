@@ -14,11 +14,11 @@ time. The functions of a case take turns, the best time of each counts, and only
 import argparse
 import dataclasses
 import importlib.util
-import json
 import sys
 import time
 
 import torch
+from ratios import Result, as_json, as_table
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import gnomon
@@ -37,20 +37,6 @@ class Contender:
     off: float
 
 
-@dataclasses.dataclass
-class Result:
-    case: str
-    candidate: str
-    seconds: float
-    rival: str
-    rival_seconds: float
-    goal: float | None  # the least speed-up that is aimed at
-
-    @property
-    def ratio(self):
-        return self.rival_seconds / self.seconds
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
@@ -58,7 +44,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     results = [result for case in (causal, biased, decode) for result in case()]
-    print(as_json(results) if arguments.json else as_table(results))
+    print(as_json(results, **versions()) if arguments.json else as_table(results))
 
 
 def causal():
@@ -196,24 +182,8 @@ def against(case, ours, rivals, want, goals, best_goal=None):
         yield Result(case, ours.name, best[0], rival.name, seconds, goals.get(rival.name, goal))
 
 
-def as_json(results):
-    about = {"torch": torch.__version__, "gnomon": gnomon.__version__, "kernel_target": gnomon.kernel_target()}
-    return json.dumps({**about, "results": [{**dataclasses.asdict(result), "ratio": result.ratio} for result in results]}, indent=2)
-
-
-def as_table(results):
-    rows = [("case", "ms", "rival", "ms", "ratio", "goal", "")]
-    for result in results:
-        goal = "" if result.goal is None else f"≥ {result.goal:g}"
-        missed = "missed" if result.goal is not None and result.ratio < result.goal else ""
-        milliseconds = [f"{seconds * 1e3:.2f}" for seconds in (result.seconds, result.rival_seconds)]
-        rows.append((result.case, milliseconds[0], result.rival, milliseconds[1], f"{result.ratio:.2f}", goal, missed))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numbers = {1, 3, 4, 5}
-    return "\n".join(
-        "  ".join(cell.rjust(width) if i in numbers else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    )
+def versions():
+    return {"torch": torch.__version__, "gnomon": gnomon.__version__, "kernel_target": gnomon.kernel_target()}
 
 
 if __name__ == "__main__":
