@@ -98,12 +98,17 @@ def test_the_file_replaces_the_old_one_with_its_permissions(gnomon, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_nothing(executable, tmp_path, number):
     arguments = ["table", "--rotary", DEFAULT, "--positions", "0:16000000", "--format", "csv", "--out", "table"]
-    process = subprocess.Popen([executable, *arguments], cwd=tmp_path)
-    while not list(tmp_path.iterdir()):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(number)
-    assert process.wait(timeout=60) == -number
+    # A shell lets what it starts in the background ignore SIGINT, and a command started there inherits that.
+    process = subprocess.Popen([executable, *arguments], cwd=tmp_path, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
+    try:
+        while not list(tmp_path.iterdir()):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.wait(timeout=60) == -number
+    finally:
+        process.kill()  # it would go on to fill the disk
+        process.wait()
     assert list(tmp_path.iterdir()) == []
 
 
