@@ -9,6 +9,9 @@
 #include <limits>
 #include <vector>
 
+// Dots and sums are arrays of vectors; where vectors have no size, those of NEON run.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/decode.cpp"
 #include "hwy/cache_control.h"
