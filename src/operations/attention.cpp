@@ -43,7 +43,10 @@ void check_numbers(std::string_view name, std::span<const float> numbers) {
 void check_table(const SlopeBias& bias, const AttentionShape&) { check_numbers("bias: slopes", bias.slopes); }
 
 void check_table(const DistanceBias& bias, const AttentionShape&) {
-  if (bias.distances < 1) refuse(fmt::format("bias: distances: expected at least 1, got {}", bias.distances));
+  constexpr std::int64_t farthest = std::int64_t{1} << 40;  // beyond any cache, and no sum with a distance overflows
+  if (bias.distances < 1 || bias.distances > farthest)
+    refuse(fmt::format("bias: distances: expected at least 1 and at most 2^40, got {}", bias.distances));
+  if (bias.least < -farthest || bias.least > farthest) refuse(fmt::format("bias: least: expected -2^40 to 2^40, got {}", bias.least));
   check_size("bias: values", bias.values.size(), bias.heads * bias.distances, "heads x distances");
   check_numbers("bias: values", bias.values);
 }

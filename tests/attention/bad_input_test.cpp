@@ -116,6 +116,9 @@ TEST_F(BadAttention, Tables) {
   EXPECT_EQ(refused_table(SlopeBias{{1, 1}}, {"bias: ", "4 heads", "2"}), "");
   EXPECT_EQ(refused_table(SlopeBias{{1, 1, 1, nan}}, {"bias: slopes", "NaN"}), "");
   EXPECT_EQ(refused_table(DistanceBias{4, 0, 0, {}}, {"bias: distances", "at least 1", "0"}), "");
+  EXPECT_EQ(refused_table(DistanceBias{4, 0, std::int64_t{1} << 62, {}}, {"bias: distances", "2^40", "4611686018427387904"}), "");
+  for (const std::int64_t least : {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()})
+    EXPECT_EQ(refused_table(DistanceBias{4, least, 1, {1, 2, 3, 4}}, {"bias: least", "2^40"}), "");
   EXPECT_EQ(refused_table(DistanceBias{4, 0, 2, {1, 2, 3}}, {"bias: values", "8", "3"}), "");
   EXPECT_EQ(refused_table(DistanceBias{4, 0, 1, {1, 2, 3, nan}}, {"bias: values", "NaN"}), "");
   const FireBias fire{4, 0.1F, 512, 1e-6F, {1, 1}, {0, 0}, std::vector<float>(8), std::vector<float>(4)};
