@@ -182,7 +182,10 @@ TileCall::TileCall(const ConstTensorView& q, const ConstTensorView& k, const Con
   if (options.rotate_keys) job.rotate_keys = &keys_.emplace(k, *options.rotate_keys).job;
   job.log_sum_exp = options.log_sum_exp;
   job.maximum = options.maximum;
-  job.executor = options.executor;
+  const double products = static_cast<double>(job.batch * job.heads) * static_cast<double>(job.queries) * static_cast<double>(job.keys) *
+                          static_cast<double>(job.width + job.value_width);
+  constexpr double worth_threads = 4e6;  // some 50 us of one core: anything smaller is done before a thread wakes up
+  if (products > worth_threads) job.executor = options.executor;
 }
 
 void check_options(const AttentionShape& shape, const AttentionOptions& options) {
