@@ -97,7 +97,7 @@ std::uint32_t read(const void* data, std::int64_t bytes, bool prefetch) {
 
 double multiply_and_add(std::int64_t rounds) { return HWY_DYNAMIC_DISPATCH(run_products)(rounds); }
 
-#if HWY_ARCH_X86
+#if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX3)
 namespace {
 
 __attribute__((target("avx512f,avx512bf16"), noinline)) double products_of_pairs(std::int64_t rounds) {

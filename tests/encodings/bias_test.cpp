@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "gnomon/gnomon.hpp"
+#include "gnomon/spec.hpp"
 #include "support/elements.hpp"
 
 namespace gnomon::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configurations of T06, T07, T19 and T21 as a model's file states them: what is read is the spec whose numbers cases_test.cpp
-// checks (the other cases' configurations are in tests/model).
+// The configurations of T06, T07, T19 and T21 as a model's file states them: what is read is the spec whose numbers
+// tests/encodings/cases_test.cpp checks.
 #include <gtest/gtest.h>
 
 #include "gnomon/frequencies.hpp"
