@@ -27,11 +27,14 @@ ROWS = 256
 """Rows of queries for which a mask that is not understood is evaluated at a time."""
 
 
-def enable(model, *, falcon_as_trained=True):
+def enable(model, *, falcon_as_trained=True, watch=None):
     """Makes gnomon do the attention of a transformers model, forwards, until the returned AttentionHandle is undone.
 
     model              any model of transformers whose attention classes are known (docs/attention.md lists them)
     falcon_as_trained  Falcon-RW alone: its ALiBi is rounded to bfloat16 in steps, and was trained so. False: the ALiBi of the paper
+    watch              called behind the attention of each layer as watch(module, q, k, log_sum_exp, **options) with what
+                       gnomon.torch.attention_statistics takes, all rows at once, or in runs of them where a mask function of the user is
+                       evaluated
 
     Most families only ask for an implementation by name. BLOOM, MPT, Falcon and T5 do not, or hand over their bias as a dense tensor:
     their attention classes are exchanged, with the same parameters, and the bias comes from slopes or from the trained table. Packed
@@ -47,7 +50,7 @@ def enable(model, *, falcon_as_trained=True):
     unknown = sorted({type(module).__name__ for module in modules} - KNOWN - set(EXCHANGED))
     if unknown:
         raise ValueError(f"model: the attention of {', '.join(unknown)} is not known to gnomon; it would go wrong in silence")
-    return AttentionHandle(model, modules, falcon_as_trained)
+    return AttentionHandle(model, modules, falcon_as_trained, watch)
 
 
 class AttentionHandle:
@@ -57,11 +60,12 @@ class AttentionHandle:
     calls   how often ours was called since
     """
 
-    def __init__(self, model, modules, falcon_as_trained):
+    def __init__(self, model, modules, falcon_as_trained, watch):
         self._modules, self._start = modules, _calls(modules)
         self._implementations = [(part.config, part.config._attn_implementation) for part in _models(model)]
         self._classes = [(module, type(module)) for module in modules]
         for module in modules:
+            module.gnomon_watch = watch
             exchange = EXCHANGED.get(type(module).__name__)
             if exchange is None:
                 continue
@@ -92,7 +96,7 @@ class AttentionHandle:
         """The model's own attention again."""
         self._hook.remove()
         for module, own in self._classes:
-            module.__class__ = own
+            module.__class__, module.gnomon_watch = own, None
         for config, implementation in self._implementations:
             config._attn_implementation = implementation
 
@@ -424,27 +428,37 @@ def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0,
     if unknown:
         raise ValueError(f"attention: {type(module).__name__} gives {', '.join(unknown)}, which gnomon does not know")
     module.gnomon_calls = getattr(module, "gnomon_calls", 0) + 1
-    options = {"scale": scaling, "softcap": softcap, "sink_logits": sinks}
+    operation = functools.partial(_attention, module, scale=scaling, softcap=softcap, sink_logits=sinks)
     tables = _content(bias, "bias")
     if tables is not None:
-        options["bias"], bias = tables, None
+        operation, bias = functools.partial(operation, bias=tables), None
     content = _content(attention_mask, "mask")
     if content is not None:
         content.keep_packed_apart(position_ids)
-        out = _with_description(query, key, value, content, bias, options)
+        out = _with_description(query, key, value, content, bias, operation)
     else:
         causal = getattr(module, "is_causal", True) if causal is None else causal
-        out = _with_dense(query, key, value, attention_mask, bias, causal, window, options)
+        out = _with_dense(query, key, value, attention_mask, bias, causal, window, operation)
     return out.transpose(1, 2), None
 
 
-def _with_description(query, key, value, content, bias, options):
+def _attention(module, query, key, value, **options):
+    """The one place that computes."""
+    watch = getattr(module, "gnomon_watch", None)
+    if watch is None:
+        return gnomon.torch.attention(query, key, value, **options)
+    out, log_sum_exp = gnomon.torch.attention(query, key, value, log_sum_exp=True, **options)
+    watch(module, query, key, log_sum_exp, **options)
+    return out
+
+
+def _with_description(query, key, value, content, bias, operation):
     """bias (B,H,·,Tk) is added; it hides the keys that intervals cannot hide."""
     if content.function is None:
         seen = content.seen
         if bias is not None:
             seen = bias.float() if seen is None else bias.float().masked_fill(~seen, -torch.inf)
-        return gnomon.torch.attention(query, key, value, mask=content.mask, mask_tensor=seen, **options)
+        return operation(query, key, value, mask=content.mask, mask_tensor=seen)
     parts = []
     for first in range(0, content.queries, ROWS):
         rows = slice(first, first + ROWS)
@@ -453,11 +467,11 @@ def _with_description(query, key, value, content, bias, options):
             here = bias if bias.shape[2] == 1 else bias[:, :, rows]
             seen = here.float().masked_fill(~seen, -torch.inf)
         mask = gnomon.torch.Mask(content.intervals(rows))
-        parts.append(gnomon.torch.attention(query[:, :, rows], key, value, mask=mask, mask_tensor=seen, **options))
+        parts.append(operation(query[:, :, rows], key, value, mask=mask, mask_tensor=seen))
     return torch.cat([part.transpose(1, 2) for part in parts], 1).transpose(1, 2)
 
 
-def _with_dense(query, key, value, mask, bias, causal, window, options):
+def _with_dense(query, key, value, mask, bias, causal, window, operation):
     """A mask (B,·,Tq,Tk) of the user, or none, which in a causal module means causal."""
     queries, keys = query.shape[2], key.shape[2]
     intervals = None
@@ -468,7 +482,7 @@ def _with_dense(query, key, value, mask, bias, causal, window, options):
     if bias is not None:
         shown = mask is not None and mask.dtype == torch.bool
         mask = bias.float() if mask is None else bias.float().masked_fill(~mask, -torch.inf) if shown else bias.float() + mask
-    return gnomon.torch.attention(query, key, value, mask=intervals, mask_tensor=mask, **options)
+    return operation(query, key, value, mask=intervals, mask_tensor=mask)
 
 
 AttentionInterface.register(NAME, attend)

@@ -8,7 +8,19 @@ import torch
 
 import gnomon
 from gnomon import _core
-from gnomon.torch import _DTYPES, _array, _below_autograd, _library, _needs_derivative, _next
+from gnomon.torch import (
+    _DTYPES,
+    Rotation,
+    _array,
+    _below_autograd,
+    _check_positions,
+    _check_rotation,
+    _library,
+    _needs_derivative,
+    _next,
+    _position_ids,
+    _raw_rotation,
+)
 
 _numbers = itertools.count(1)
 _held = weakref.WeakValueDictionary()
@@ -48,32 +60,95 @@ class Bias(_Held):
         super().__init__(tables)
 
 
-def attention(q, k, v, *, scale=None, softcap=None, bias=None, mask=None, mask_tensor=None, sink_logits=None, query_factors=None):
+def attention(
+    q,
+    k,
+    v,
+    *,
+    scale=None,
+    softcap=None,
+    bias=None,
+    mask=None,
+    mask_tensor=None,
+    sink_logits=None,
+    query_factors=None,
+    rotation=None,
+    query_positions=None,
+    key_positions=None,
+    log_sum_exp=False,
+    maximum=False,
+):
     """softmax(softcap(scale · q kᵀ) + bias, mask, sink logits) · v: a new tensor (B,Hq,Tq,Dv), nothing n × n on the way.
 
-    q              (B,Hq,Tq,D); float32, bfloat16, float16 (accumulated in float32) or float64 (the double reference, slow); any strides
-                   (a last axis that is not contiguous costs a copy)
-    k, v           (B,Hk,Tk,D) and (B,Hk,Tk,Dv) of the same dtype; Hq is a multiple of Hk
-    scale          of q·k; None is 1 / √D
-    softcap        c: scores become c · tanh(score / c)
-    bias           a Bias, or tables, from which one is made at each call (not under torch.compile)
-    mask           a Mask, or gnomon.KeyIntervals, in the same way; None: all keys are seen
-    mask_tensor    beside it, any pattern, broadcast to (B,Hq,Tq,Tk) and streamed: bool, True is seen, or floating, to be added
-    sink_logits    (Hq): a logit that only adds to the denominator
-    query_factors  (Tq) or (B,Tq): what each query is multiplied by
+    q                (B,Hq,Tq,D); float32, bfloat16, float16 (accumulated in float32) or float64 (the double reference, slow); any strides
+                     (a last axis that is not contiguous costs a copy)
+    k, v             (B,Hk,Tk,D) and (B,Hk,Tk,Dv) of the same dtype; Hq is a multiple of Hk
+    scale            of q·k; None is 1 / √D
+    softcap          c: scores become c · tanh(score / c)
+    bias             a Bias, or tables, from which one is made at each call (not under torch.compile)
+    mask             a Mask, or gnomon.KeyIntervals, in the same way; None: all keys are seen
+    mask_tensor      beside it, any pattern, broadcast to (B,Hq,Tq,Tk) and streamed: bool, True is seen, or floating, to be added
+    sink_logits      (Hq): a logit that only adds to the denominator
+    query_factors    (Tq) or (B,Tq): what each query is multiplied by
+    rotation         a Rotation, or a spec, in the same way: queries, keys or both are turned while they are loaded, so that keys can be
+                     cached unrotated. Which of them, their positions tell
+    query_positions  of rotated queries: as the positions of `rotate`; None: queries are taken as they are
+    key_positions    of rotated keys, likewise
+    log_sum_exp      True: the logarithm of each row's denominator is returned behind the result, float32 (B,Hq,Tq)
+    maximum          True: the greatest score of each row too, float32 (B,Hq,Tq)
 
-    The memory of the result is (B,Tq,Hq,Dv), contiguous, as what follows an attention wants it. A query that sees no key gives zeros.
-    Large work is shared out to as many threads as torch has. There is no gradient yet: backward raises RuntimeError. Raises TypeError for
-    a dtype or device that does not fit, ValueError for shapes of q, k and v, gnomon.Error for the rest.
+    Returns the result, or a tuple of it and what was asked for. Its memory is (B,Tq,Hq,Dv), contiguous, as what follows an attention wants
+    it. A query that sees no key gives zeros, and −inf in both. Large work is shared out to as many threads as torch has. There is no
+    gradient yet: backward raises RuntimeError. Raises TypeError for a dtype or device that does not fit, ValueError for shapes of q, k and
+    v and for a rotation without positions, gnomon.Error for the rest.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.
     """
     if bias is not None and not isinstance(bias, Bias):
         bias = Bias(bias)
     if mask is not None and not isinstance(mask, Mask):
         mask = Mask(mask)
-    return torch.ops.gnomon.attention.default(
-        q, k, v, bias and bias.number, mask and mask.number, mask_tensor, sink_logits, query_factors, scale, softcap
+    rotated = query_positions is not None or key_positions is not None
+    if rotated != (rotation is not None):
+        raise ValueError("rotation: expected with query_positions, key_positions or both, and only with them")
+    turned = (None, None, None, None, 0, 0, False, 1.0)
+    if rotated:
+        turned = _turned(q, k, rotation, query_positions, key_positions)
+    out, *rows = torch.ops.gnomon.attention.default(
+        q, k, v, bias and bias.number, mask and mask.number, mask_tensor, sink_logits, query_factors, *turned, scale, softcap
     )
+    asked = [row for row, wanted in zip(rows, (log_sum_exp, maximum), strict=True) if wanted]
+    return (out, *asked) if asked else out
+
+
+def attention_statistics(q, k, log_sum_exp, *, first_keys=4, window=128, distance_edges=None, mask=None, bias=None, **options):
+    """Where the weights of one pass of attention lie, a gnomon.AttentionStatistics: measured in a second pass, nothing is n × n.
+
+    q, k         as given to attention, and its options, those of a rotation aside
+    log_sum_exp  float32 (B,Hq,Tq), as attention returned it
+
+    The rest, and errors, are those of gnomon.attention_statistics. Not an operator: it runs at once, and no graph can hold it.
+    """
+    held = {name: getattr(given, "held", given) for name, given in (("mask", mask), ("bias", bias))}
+    options |= {name: _mask_array(x) if name == "mask_tensor" else _floats(x) for name, x in options.items() if isinstance(x, torch.Tensor)}
+    wanted = {"first_keys": first_keys, "window": window, "distance_edges": distance_edges}
+    q, k = (_array(x if x.stride(3) == 1 else x.contiguous()) for x in (q, k))
+    return gnomon.attention_statistics(
+        q, k, _array(log_sum_exp), threads=torch.get_num_threads(), dtype="bf16", **wanted, **held, **options
+    )
+
+
+def _turned(q, k, rotation, query_positions, key_positions):
+    """The arguments of the operator that a rotation makes."""
+    if not isinstance(rotation, Rotation):
+        rotation = Rotation(rotation)
+    if q.shape[-1] != rotation.head_dim:
+        raise ValueError(f"rotation: expected one for heads of {q.shape[-1]}, got one for {rotation.head_dim}")
+    ids = (
+        given if given is None else _position_ids(given, x, x.shape[-2], name)
+        for name, given, x in (("query_positions", query_positions, q), ("key_positions", key_positions, k))
+    )
+    settings = rotation.rotary_dim, rotation.rotary_offset, rotation.interleaved, rotation.magnitude
+    return *ids, rotation.turns, rotation.axis, *settings
 
 
 def _look_up(name, number):
@@ -101,20 +176,54 @@ def _check(q, k, v):
 def _fake(q, k, v, *_):
     _check(q, k, v)
     batch, heads, tokens, _width = q.shape
-    return q.new_empty((batch, tokens, heads, v.shape[3])).transpose(1, 2)
+    out = q.new_empty((batch, tokens, heads, v.shape[3])).transpose(1, 2)
+    return (out, *(q.new_empty((batch, heads, tokens), dtype=torch.float32) for _ in range(2)))
 
 
 def _floats(tensor):
     return tensor if tensor is None else _array(tensor.to(torch.float32))
 
 
-def _compute(q, k, v, bias, mask, mask_tensor, sink_logits, query_factors, scale, softcap):
-    out = _fake(q, k, v)
+def _mask_array(tensor):
+    return _array(tensor) if tensor is not None and tensor.dtype == torch.bool else _floats(tensor)
+
+
+def _compute(
+    q,
+    k,
+    v,
+    bias,
+    mask,
+    mask_tensor,
+    sink_logits,
+    query_factors,
+    query_positions,
+    key_positions,
+    turns,
+    axis,
+    rotary_dim,
+    rotary_offset,
+    interleaved,
+    magnitude,
+    scale,
+    softcap,
+):
+    out, log_sum_exp, maximum = _fake(q, k, v)
     if not out.numel():
-        return out
+        return out, log_sum_exp, maximum
     q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
-    if mask_tensor is not None:
-        mask_tensor = _array(mask_tensor) if mask_tensor.dtype == torch.bool else _floats(mask_tensor)
+    on_load = {}
+    if turns is not None:
+        _check_rotation(turns, axis, rotary_dim)
+        turns, axis = turns.contiguous(), None if axis is None else axis.contiguous()
+        raw = _raw_rotation(q.shape[3], turns, axis, rotary_dim, rotary_offset, interleaved, magnitude)
+        for option, name, x, positions in (
+            ("rotate_queries", "query_positions", q, query_positions),
+            ("rotate_keys", "key_positions", k, key_positions),
+        ):
+            if positions is not None:
+                _check_positions(x, positions, axis, name)
+                on_load[option] = (raw, _array(positions.contiguous()))
     _core.attention(
         *map(_array, (q, k, v)),
         out=_array(out),
@@ -122,13 +231,16 @@ def _compute(q, k, v, bias, mask, mask_tensor, sink_logits, query_factors, scale
         softcap=softcap,
         bias=_look_up("bias", bias),
         mask=_look_up("mask", mask),
-        mask_tensor=mask_tensor,
+        mask_tensor=_mask_array(mask_tensor),
         sink_logits=_floats(sink_logits),
         query_factors=_floats(query_factors),
+        log_sum_exp=_array(log_sum_exp),
+        maximum=_array(maximum),
         threads=torch.get_num_threads(),
         dtype="bf16",
+        **on_load,
     )
-    return out
+    return out, log_sum_exp, maximum
 
 
 class _WithoutGradient(torch.autograd.Function):
@@ -155,7 +267,8 @@ def _autograd(keys, *arguments):
 
 _library.define(
     "attention(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, Tensor? mask_tensor, Tensor? sink_logits, "
-    "Tensor? query_factors, float? scale, float? softcap) -> Tensor"
+    "Tensor? query_factors, Tensor? query_positions, Tensor? key_positions, Tensor? turns, Tensor? axis, int rotary_dim, "
+    "int rotary_offset, bool interleaved, float magnitude, float? scale, float? softcap) -> (Tensor, Tensor, Tensor)"
 )
 _library.impl("attention", _compute, "CPU")
 _library.impl("attention", _autograd, "Autograd", with_keyset=True)

@@ -34,6 +34,7 @@ __all__ = [
     "SinusoidalEmbedding",
     "add_positions",
     "attention",
+    "attention_statistics",
     "rotate",
     "rotate_",
 ]
@@ -269,21 +270,21 @@ def _arguments(x, rotation, positions, direction):
     )
 
 
-def _position_ids(positions, x, tokens):
+def _position_ids(positions, x, tokens, name="positions"):
     """The positions as an int64 tensor. Floats and 16-bit integers are refused: what they lost cannot be seen any more."""
     if positions is None:
         positions = 0
     if isinstance(positions, int):
         return torch.arange(positions, positions + tokens, device=x.device)
     if not isinstance(positions, torch.Tensor):
-        raise TypeError(f"positions: expected an int64 tensor or an int, got {type(positions).__name__}")
+        raise TypeError(f"{name}: expected an int64 tensor or an int, got {type(positions).__name__}")
     if positions.dtype not in (torch.int64, torch.int32):
         raise TypeError(
-            f"positions: expected int64 (or int32), got {positions.dtype}. Positions are never cast: "
+            f"{name}: expected int64 (or int32), got {positions.dtype}. Positions are never cast: "
             "bfloat16 cannot tell 256 from 257, float16 2048 from 2049, float32 2**24 from 2**24 + 1"
         )
     if positions.device != x.device:
-        raise TypeError(f"positions: expected a tensor on {x.device}, as x, got one on {positions.device}")
+        raise TypeError(f"{name}: expected a tensor on {x.device}, as x, got one on {positions.device}")
     return positions if positions.dtype == torch.int64 else positions.to(torch.int64)  # a call of to() is 1 µs
 
 
@@ -303,13 +304,17 @@ def _check(tensors, positions, turns, axis, rotary_dim):
             raise TypeError(f"x: expected a tensor on the CPU, got one on {x.device}")
     if positions.dtype != torch.int64:
         raise TypeError(f"positions: expected int64, got {positions.dtype}")
+    _check_rotation(turns, axis, rotary_dim)
+
+
+def _check_rotation(turns, axis, rotary_dim):
     if turns.dtype != torch.int64 or turns.shape != (rotary_dim // 2, 2):
         raise ValueError(f"turns: expected int64 ({rotary_dim // 2},2), got {turns.dtype} {tuple(turns.shape)}")
     if axis is not None and (axis.dtype != torch.uint8 or axis.shape != (rotary_dim // 2,)):
         raise ValueError(f"axis: expected uint8 ({rotary_dim // 2}), got {axis.dtype} {tuple(axis.shape)}")
 
 
-def _check_positions(x, positions, axis):
+def _check_positions(x, positions, axis, name="positions"):
     batch, _, tokens, _ = x.shape
     rows = ((tokens,), (1, tokens), (batch, tokens))
     if axis is not None:
@@ -317,10 +322,11 @@ def _check_positions(x, positions, axis):
         rows = ((axes, tokens), (axes, 1, tokens), (axes, batch, tokens))
     if positions.shape not in rows:
         expected = f"{rows[0]}, {rows[1]} or {rows[2]}"
-        raise ValueError(f"positions: expected {expected}, got {tuple(positions.shape)}")
+        raise ValueError(f"{name}: expected {expected}, got {tuple(positions.shape)}")
 
 
-def _run(tensors, outputs, positions, turns, axis, *settings):
+def _run(tensors, outputs, positions, turns, axis, *settings_and_direction):
+    *settings, transposed = settings_and_direction
     _check_positions(tensors[0], positions, axis)
     positions, turns, axis = positions.contiguous(), turns.contiguous(), None if axis is None else axis.contiguous()
     _core.rotate_raw(
@@ -328,11 +334,14 @@ def _run(tensors, outputs, positions, turns, axis, *settings):
         _DTYPES[tensors[0].dtype],
         positions.data_ptr(),
         positions.numel(),
-        turns.data_ptr(),
-        0 if axis is None else axis.data_ptr(),
-        *settings,
+        _raw_rotation(tensors[0].shape[3], turns, axis, *settings),
+        transposed,
         torch.get_num_threads(),
     )
+
+
+def _raw_rotation(head_dim, turns, axis, *settings):
+    return turns.data_ptr(), 0 if axis is None else axis.data_ptr(), head_dim, *settings
 
 
 def _output_for(x):
@@ -573,4 +582,4 @@ _define_rows(
     1,
 )
 
-from gnomon._torch_attention import Bias, Mask, attention  # noqa: E402, it needs what stands above
+from gnomon._torch_attention import Bias, Mask, attention, attention_statistics  # noqa: E402, it needs what stands above

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
 
 #include "bindings.hpp"
 
@@ -44,4 +47,30 @@ gnomon::TensorView view_of(std::string_view name, const Array& array, const std:
   }
   if (array.size() == 0) view.strides[3] = 1;  // NumPy says 0
   return view;
+}
+
+/// Whole numbers in any form and of any shape, one after the other.
+inline std::vector<std::int64_t> numbers_of(nb::handle object) {
+  const auto flat = nb::module_::import_("numpy").attr("asarray")(object, "int64").attr("ravel")();
+  const auto array = nb::cast<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);
+  return {array.data(), array.data() + array.size()};
+}
+
+inline std::vector<std::int32_t> small_numbers_of(std::string_view name, nb::handle object) {
+  std::vector<std::int32_t> result;
+  for (const auto number : numbers_of(object)) {
+    if (number < std::numeric_limits<std::int32_t>::min() || number > std::numeric_limits<std::int32_t>::max())
+      refuse(fmt::format("{}: expected 32-bit numbers, got {}", name, number));
+    result.push_back(static_cast<std::int32_t>(number));
+  }
+  return result;
+}
+
+/// Pages of every row of the batch, (B, blocks), row by row; empty for None.
+inline std::vector<std::int32_t> block_table_of(nb::handle object, std::int64_t batch) {
+  if (object.is_none()) return {};
+  const auto shape = nb::cast<std::vector<std::int64_t>>(nb::module_::import_("numpy").attr("shape")(object));
+  if (shape.size() != 2 || shape[0] != batch)
+    refuse(fmt::format("block_table: expected shape ({}, blocks), got ({})", batch, fmt::join(shape, ", ")));
+  return small_numbers_of("block_table", object);
 }

@@ -72,8 +72,8 @@ nb::object empty_like(nb::handle q, const std::array<std::int64_t, 4>& shape) {
 
 nb::object attention(nb::object q, nb::object k, nb::object v, nb::object out, std::optional<double> scale, std::optional<double> softcap,
                      nb::handle bias, const gnomon::KeyIntervals* mask, nb::handle mask_tensor, nb::handle sink_logits,
-                     nb::handle query_factors, nb::handle rotate_queries, nb::handle rotate_keys, nb::handle log_sum_exp,
-                     nb::handle maximum, int threads, const std::optional<std::string>& dtype) {
+                     nb::handle query_factors, nb::handle rotate_queries, nb::handle rotate_keys, nb::handle block_table,
+                     nb::handle lengths, nb::handle log_sum_exp, nb::handle maximum, int threads, const std::optional<std::string>& dtype) {
   using Read = nb::ndarray<nb::ro, nb::device::cpu>;
   const auto query = array_of<Read>("q", q, "an array"), key = array_of<Read>("k", k, "an array"),
              value = array_of<Read>("v", v, "an array");
@@ -82,13 +82,22 @@ nb::object attention(nb::object q, nb::object k, nb::object v, nb::object out, s
   if (out.is_none()) out = empty_like(q, shape);
   const auto written = array_of<nb::ndarray<nb::device::cpu>>("out", out, "a writable array");
   const auto out_view = view_of("out", written, dtype);
+  const bool paged = !block_table.is_none();
+  if (paged == lengths.is_none()) refuse("lengths: expected with block_table, and only with it");
+  const auto table = block_table_of(block_table, shape[0]);
+  const auto tokens = paged ? small_numbers_of("lengths", lengths) : std::vector<std::int32_t>();
+  const std::int64_t keys = !paged ? k_view.shape[2] : tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
   PythonAttentionOptions options({scale, softcap, bias, mask, mask_tensor, sink_logits, query_factors, rotate_queries, rotate_keys},
-                                 {shape[0], shape[1], shape[2], k_view.shape[2]}, threads);
+                                 {shape[0], shape[1], shape[2], keys}, threads);
   options.view.log_sum_exp = options.written("log_sum_exp", log_sum_exp, shape);
   options.view.maximum = options.written("maximum", maximum, shape);
   {
     const nb::gil_scoped_release without_the_interpreter;
-    gnomon::attention(q_view, k_view, v_view, out_view, options.view);
+    if (paged) {
+      gnomon::attention(q_view, gnomon::PagedCache{k_view, v_view, table, tokens}, out_view, options.view);
+    } else {
+      gnomon::attention(q_view, k_view, v_view, out_view, options.view);
+    }
   }
   return out;
 }
@@ -264,16 +273,19 @@ void bind_attention(nb::module_& module) {
   module.def(
       "attention", &attention, "q"_a, "k"_a, "v"_a, nb::kw_only(), "out"_a = nb::none(), "scale"_a = nb::none(), "softcap"_a = nb::none(),
       "bias"_a = nb::none(), "mask"_a = nb::none(), "mask_tensor"_a = nb::none(), "sink_logits"_a = nb::none(),
-      "query_factors"_a = nb::none(), "rotate_queries"_a = nb::none(), "rotate_keys"_a = nb::none(), "log_sum_exp"_a = nb::none(),
-      "maximum"_a = nb::none(), "threads"_a = 1, "dtype"_a = nb::none(),
+      "query_factors"_a = nb::none(), "rotate_queries"_a = nb::none(), "rotate_keys"_a = nb::none(), "block_table"_a = nb::none(),
+      "lengths"_a = nb::none(), "log_sum_exp"_a = nb::none(), "maximum"_a = nb::none(), "threads"_a = 1, "dtype"_a = nb::none(),
       "softmax(softcap(scale q k^T) + bias, mask, sink_logits) v, nothing of which is ever n x n. q: (B, Hq, Tq, D), k: (B, Hk, Tk, D), v: "
       "(B, "
       "Hk, Tk, Dv), Hq a multiple of Hk; NumPy or DLPack on the CPU, one dtype, contiguous last axis. out: (B, Hq, Tq, Dv), made when "
       "None. "
-      "scale: 1 / sqrt(D) when None. bias: a table or a list of them, which are summed. mask: KeyIntervals; mask_tensor: bool, or float32 "
+      "scale: 1 / sqrt(D) when None. bias: a table, a rule without trained numbers, of which a table is made at each call, or a list of "
+      "them, which are summed. mask: KeyIntervals; mask_tensor: bool, or float32 "
       "to be "
       "added, broadcast to (B, Hq, Tq, Tk); neither: all keys are seen. sink_logits: (Hq). query_factors: (Tq) or (B Tq). rotate_queries, "
-      "rotate_keys: (frequencies, positions), to turn them while they are loaded. log_sum_exp, maximum: float32 (B, Hq, Tq), written. A "
+      "rotate_keys: (frequencies, positions), to turn them while they are loaded. block_table (B, blocks) and lengths (B): k and v are "
+      "pages, (pages, Hk, page_size, D); token t of row b stands in page block_table[b, t // page_size], and without a mask query t sees "
+      "the keys up to lengths[b] - Tq + t. log_sum_exp, maximum: float32 (B, Hq, Tq), written. A "
       "query "
       "that sees no key gives zeros. Returns out. Raises Error. Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.");
 }

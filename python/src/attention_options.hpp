@@ -32,7 +32,7 @@ class PythonAttentionOptions {
     positions_.reserve(2);
     view.scale = given.scale;
     view.softcap = given.softcap;
-    add_bias(given.bias);
+    add_bias(given, given.bias, shape);
     view.bias = bias_;
     view.mask = given.mask;
     set_mask_tensor(given.mask_tensor, shape);
@@ -70,17 +70,36 @@ class PythonAttentionOptions {
     return result;
   }
 
-  void add_bias(nanobind::handle given) {
+  /// The largest |distance| between a query and a key, (B,Hq,Tq,Tk).
+  static std::int64_t reach_of(const gnomon::KeyIntervals* mask, const std::array<std::int64_t, 4>& shape) {
+    std::int64_t reach = std::max(shape[2], shape[3]);
+    if (mask == nullptr) return reach;
+    for (const std::int64_t diagonal : mask->diagonal) reach = std::max({reach, diagonal, shape[3] - diagonal});
+    return reach;
+  }
+
+  static gnomon::BiasTable table_of(const gnomon::BiasRule& rule, std::int64_t reach) {
+    try {
+      return gnomon::bias_table(rule, reach);
+    } catch (const gnomon::Error& error) {
+      throw gnomon::Error(error.code(), fmt::format("bias: no table can be made of the rule alone ({}); use bias_table", error.what()));
+    }
+  }
+
+  void add_bias(const GivenAttentionOptions& given, nanobind::handle bias, const std::array<std::int64_t, 4>& shape) {
     namespace nb = nanobind;
-    if (given.is_none()) return;
-    if (nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given)) {
-      for (nb::handle item : given) add_bias(item);
+    if (bias.is_none()) return;
+    if (nb::isinstance<nb::list>(bias) || nb::isinstance<nb::tuple>(bias)) {
+      for (nb::handle item : bias) add_bias(given, item, shape);
       return;
     }
     gnomon::BiasTable table;
-    if (!nb::try_cast(given, table)) {
-      refuse(fmt::format("bias: expected a SlopeBias, DistanceBias, FireBias or GridBias, or a list of them, got {}",
-                         nb::repr(given.type()).c_str()));
+    if (gnomon::BiasRule rule; nb::try_cast(bias, rule)) {
+      table = table_of(rule, reach_of(given.mask, shape));
+    } else if (!nb::try_cast(bias, table)) {
+      refuse(fmt::format(
+          "bias: expected a SlopeBias, DistanceBias, FireBias or GridBias, a rule without trained numbers, or a list of them, got {}",
+          nb::repr(bias.type()).c_str()));
     }
     bias_.push_back(std::move(table));
   }
@@ -94,6 +113,8 @@ class PythonAttentionOptions {
     const auto pair = nb::cast<nb::tuple>(given);
     positions_.push_back(positions_of(pair[1]));
     owners_.push_back(nb::borrow(given));
+    if (RawRotation raw; nb::isinstance<nb::tuple>(pair[0]) && nb::try_cast(pair[0], raw))
+      return gnomon::RotationOnLoad{rotation_of(raw), positions_.back().view};
     if (nb::isinstance<gnomon::RotaryTable>(pair[0]))
       return gnomon::RotationOnLoad{*nb::inst_ptr<gnomon::RotaryTable>(pair[0]), positions_.back().view};
     frequencies_.emplace_back(pair[0], "exact");

@@ -98,6 +98,8 @@ void bind_attention_statistics(nb::module_& module) {
             return view(measured.mass_by_distance, {measured.rows[0], measured.rows[1], measured.bins()}, self);
           },
           "float64 (B, Hq, bins): sums of the weights over the queries.");
+  module.def("doubling_edges", &gnomon::doubling_edges, "keys"_a,
+             "Edges of bins that double in width, for up to `keys` keys before a query: 0, 1, 2, 4, ... Raises Error.");
   module.def(
       "attention_statistics", &attention_statistics, "q"_a, "k"_a, "log_sum_exp"_a, nb::kw_only(), "first_keys"_a = 4, "window"_a = 128,
       "distance_edges"_a = nb::none(), "scale"_a = nb::none(), "softcap"_a = nb::none(), "bias"_a = nb::none(), "mask"_a = nb::none(),
@@ -106,6 +108,6 @@ void bind_attention_statistics(nb::module_& module) {
       "Measures the weights of one pass of attention, in a second pass over the scores; nothing is ever n x n. q, k and the options: as "
       "given to attention. log_sum_exp: float32 (B, Hq, Tq), as attention wrote it. first_keys: how many keys count as the first of a "
       "sequence. window: how many keys count as near, the query's own included, to either side. distance_edges: ascending, of the bins "
-      "of how far back a key lies; 0, 1, 2, 4, 8, ... when None. Returns AttentionStatistics. Raises Error. Source: Zhong et al. 2024, "
+      "of how far back a key lies; doubling_edges(Tk) when None. Returns AttentionStatistics. Raises Error. Source: Zhong et al. 2024, "
       "arXiv:2406.13282; Xiao et al. 2023, arXiv:2309.17453.");
 }

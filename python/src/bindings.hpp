@@ -7,11 +7,13 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "gnomon/gnomon.hpp"
 #include "spec/fields.hpp"
@@ -54,6 +56,11 @@ class PythonFrequencies {
   std::optional<gnomon::Frequencies> made_;
   const gnomon::Frequencies* frequencies_ = nullptr;
 };
+
+/// A rotation of frameworks whose tensors give addresses, of turns: nothing is derived per call. Addresses of turns and axis (0: one
+/// axis), head_dim, rotary_dim, rotary_offset, interleaved, magnitude.
+using RawRotation = std::tuple<std::uintptr_t, std::uintptr_t, int, int, int, bool, double>;
+gnomon::Rotation rotation_of(const RawRotation& raw);
 
 /// Threads for one call, kept for the next one; none for a count of 1.
 std::shared_ptr<gnomon::Executor> executor_of(int threads);

@@ -2,8 +2,6 @@
 // Cached keys and values: appended, moved, rebased, evicted.
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "arrays.hpp"
 #include "bindings.hpp"
 
@@ -15,23 +13,6 @@ namespace {
 using Written = nb::ndarray<nb::device::cpu>;
 using Read = nb::ndarray<nb::ro, nb::device::cpu>;
 using Name = const std::optional<std::string>&;
-
-/// Whole numbers in any form and of any shape, one after the other.
-std::vector<std::int64_t> numbers_of(nb::handle object) {
-  const auto flat = nb::module_::import_("numpy").attr("asarray")(object, "dtype"_a = "int64").attr("ravel")();
-  const auto array = nb::cast<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);
-  return {array.data(), array.data() + array.size()};
-}
-
-std::vector<std::int32_t> small_numbers_of(std::string_view name, nb::handle object) {
-  std::vector<std::int32_t> result;
-  for (const auto number : numbers_of(object)) {
-    if (number < std::numeric_limits<std::int32_t>::min() || number > std::numeric_limits<std::int32_t>::max())
-      refuse(fmt::format("{}: expected 32-bit numbers, got {}", name, number));
-    result.push_back(static_cast<std::int32_t>(number));
-  }
-  return result;
-}
 
 nb::object shift_keys(nb::object keys, nb::handle frequencies, nb::handle deltas, bool per_token, int threads, Name dtype) {
   const auto array = array_of<Written>("keys", keys, "a writable array");
@@ -81,8 +62,7 @@ void append_tokens(nb::handle k, nb::handle v, nb::handle keys, nb::handle value
     options.rotate_keys = gnomon::RotationOnLoad{numbers.emplace(frequencies, "exact").get(), held.view};
   }
   const auto places = small_numbers_of("slots", slots);
-  std::vector<std::int32_t> table;
-  if (!block_table.is_none()) table = small_numbers_of("block_table", block_table);
+  const auto table = block_table_of(block_table, static_cast<std::int64_t>(new_keys.shape(0)));
   options.block_table = table;
   const auto executor = executor_of(threads);
   options.executor = executor.get();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
@@ -115,23 +113,16 @@ std::array<std::int64_t, 4> four(std::string_view name, const std::vector<std::i
 using RawTensor =
     std::tuple<std::uintptr_t, std::uintptr_t, std::vector<std::int64_t>, std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
-/// For frameworks whose tensors give a pointer faster than DLPack does. The frequencies are turns, so nothing is derived per call.
+/// For frameworks whose tensors give a pointer faster than DLPack does.
 void rotate_raw(const std::vector<RawTensor>& tensors, std::string_view dtype, std::uintptr_t positions, std::size_t positions_count,
-                std::uintptr_t turns, std::uintptr_t axis, int rotary_dim, int rotary_offset, bool interleaved, double magnitude,
-                bool transposed, int threads) {
+                const RawRotation& raw, bool transposed, int threads) {
   const auto type = gnomon::dtype_of(dtype);
   std::vector<gnomon::RotateOperand> operands;
   for (const auto& [x, out, shape, x_strides, out_strides] : tensors) {
     const gnomon::ConstTensorView from(reinterpret_cast<const void*>(x), type, four("shape", shape), four("x_strides", x_strides));
     operands.push_back({from, {reinterpret_cast<void*>(out), type, from.shape, four("out_strides", out_strides)}});
   }
-  gnomon::Rotation rotation;
-  rotation.turns = {reinterpret_cast<const gnomon::Turns*>(turns), static_cast<std::size_t>(std::max(rotary_dim, 0) / 2)};
-  if (axis != 0) rotation.axis = {reinterpret_cast<const std::uint8_t*>(axis), rotation.turns.size()};
-  rotation.head_dim = operands.empty() ? 0 : static_cast<int>(operands[0].x.shape[3]);
-  rotation.rotary_offset = rotary_offset;
-  rotation.layout = interleaved ? gnomon::PairLayout::interleaved : gnomon::PairLayout::half_split;
-  rotation.magnitude = magnitude;
+  const auto rotation = rotation_of(raw);
   const gnomon::Ids ids{{reinterpret_cast<const std::int64_t*>(positions), positions_count}};
   const auto executor = executor_of(threads);
   const nb::gil_scoped_release without_the_interpreter;
@@ -139,6 +130,18 @@ void rotate_raw(const std::vector<RawTensor>& tensors, std::string_view dtype, s
 }
 
 }  // namespace
+
+gnomon::Rotation rotation_of(const RawRotation& raw) {
+  const auto& [turns, axis, head_dim, rotary_dim, rotary_offset, interleaved, magnitude] = raw;
+  gnomon::Rotation rotation;
+  rotation.turns = {reinterpret_cast<const gnomon::Turns*>(turns), static_cast<std::size_t>(std::max(rotary_dim, 0) / 2)};
+  if (axis != 0) rotation.axis = {reinterpret_cast<const std::uint8_t*>(axis), rotation.turns.size()};
+  rotation.head_dim = head_dim;
+  rotation.rotary_offset = rotary_offset;
+  rotation.layout = interleaved ? gnomon::PairLayout::interleaved : gnomon::PairLayout::half_split;
+  rotation.magnitude = magnitude;
+  return rotation;
+}
 
 void bind_rotate(nb::module_& module) {
   module.def(
@@ -159,10 +162,9 @@ void bind_rotate(nb::module_& module) {
       "rotate with given cos and sin (rows, pairs) of any float dtype: x' = a cos - b sin, b cos + a sin, whatever the numbers are. rows: "
       "which row each token takes, (T) or (B, T); None: row t for token t, or row b T + t where there are as many. Raises Error.");
   module.def(
-      "rotate_raw", &rotate_raw, "tensors"_a, "dtype"_a, "positions"_a, "positions_count"_a, "turns"_a, "axis"_a, "rotary_dim"_a,
-      "rotary_offset"_a, "interleaved"_a, "magnitude"_a, "transposed"_a, "threads"_a,
+      "rotate_raw", &rotate_raw, "tensors"_a, "dtype"_a, "positions"_a, "positions_count"_a, "rotation"_a, "transposed"_a, "threads"_a,
       "rotate by data pointers, for frameworks: tensors are (x, out, shape, strides of x, strides of out), positions points to int64, "
-      "turns to (rotary_dim / 2, 2) 64-bit integers (Frequencies.turns), axis to (rotary_dim / 2) bytes or is 0. The pointers are trusted. "
-      "Raises Error.");
+      "rotation is (turns, axis, head_dim, rotary_dim, rotary_offset, interleaved, magnitude), turns points to (rotary_dim / 2, 2) 64-bit "
+      "integers (Frequencies.turns), axis to (rotary_dim / 2) bytes or is 0. The pointers are trusted. Raises Error.");
   module.def("kernel_target", [] { return std::string(gnomon::kernel_target()); }, "Name of the CPU target whose kernels run, as 'AVX2'.");
 }

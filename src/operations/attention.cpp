@@ -230,7 +230,7 @@ namespace {
 void check_pages(const ConstTensorView& q, const PagedCache& cache) {
   const std::int64_t batch = q.shape[0], pages = cache.keys.shape[0], page_size = cache.keys.shape[2];
   const auto blocks = static_cast<std::int64_t>(cache.block_table.size());
-  if (page_size < 1) refuse(fmt::format("keys: expected pages of at least 1 token, got {}", page_size));
+  if (page_size < 1) refuse(fmt::format("k: expected pages of at least 1 token, got {}", page_size));
   check_size("lengths", cache.lengths.size(), batch, "batch");
   if (batch == 0 ? blocks != 0 : blocks % batch != 0) {
     refuse(fmt::format("block_table: expected a multiple of {} numbers (batch x blocks), got {}", batch, blocks));
@@ -294,7 +294,7 @@ void attention(const ConstTensorView& q, const PagedCache& cache, const TensorVi
   row_keys.shape[0] = row_values.shape[0] = q.shape[0];
   check_views(q, row_keys, row_values, out);
   if (cache.values.shape[0] != cache.keys.shape[0])
-    refuse(fmt::format("values: expected the {} pages of keys, got {}", cache.keys.shape[0], cache.values.shape[0]));
+    refuse(fmt::format("v: expected the {} pages of k, got {}", cache.keys.shape[0], cache.values.shape[0]));
   check_pages(q, cache);
   const std::int64_t tokens = cache.lengths.empty() ? 0 : *std::max_element(cache.lengths.begin(), cache.lengths.end());
   check_options({q.shape[0], q.shape[1], q.shape[2], tokens}, options);

@@ -167,7 +167,7 @@ TEST(PagedAttention, RefusesWhatIsNotThere) {
   EXPECT_EQ(fault(cache, ErrorCode::invalid_argument, {"lengths", "2", "1"}), "");
   cache = pages.cache();
   cache.values.shape[0]--;
-  EXPECT_EQ(fault(cache, ErrorCode::invalid_argument, {"values", "pages"}), "");
+  EXPECT_EQ(fault(cache, ErrorCode::invalid_argument, {"v:", "pages"}), "");
   gnomon::MaskOptions wanted;
   wanted.queries = 1;
   wanted.keys = 50;

@@ -52,6 +52,10 @@ def tiny_model(tmp_path):
             "gemma2": lambda: transformers.Gemma2Config(**shape, sliding_window=8),
             "gemma3": lambda: transformers.Gemma3TextConfig(**shape, sliding_window=8, layer_types=["sliding_attention", "full_attention"]),
             "qwen3": lambda: transformers.Qwen3Config(**shape),
+            "gpt_oss": lambda: transformers.GptOssConfig(**shape, sliding_window=8, num_local_experts=2, num_experts_per_tok=1),
+            "llama4": lambda: transformers.Llama4TextConfig(
+                **shape, attention_chunk_size=8, no_rope_layers=[1, 0], intermediate_size_mlp=48, num_local_experts=2
+            ),
             "gpt_neox": lambda: transformers.GPTNeoXConfig(**shape, rotary_pct=0.5),
             "gptj": lambda: transformers.GPTJConfig(
                 vocab_size=256,

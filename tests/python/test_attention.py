@@ -103,6 +103,76 @@ def test_rotation_while_loading():
     assert abs(in_double(q, k, v)[0] - want).max() > 1e-2
 
 
+@pytest.mark.parametrize("queries", [1, QUERIES])
+def test_pages(queries):
+    """Rows of 9 and 4 tokens in pages of 2, in any order, against each row alone."""
+    q, k, v = inputs()
+    q, lengths = q[:, :, :queries], [KEYS, 4]
+    table = numpy.array([[7, 2, 5, 0, 1], [4, 6, 0, 0, 0]])
+    pages, value_pages = (numpy.full((8, 2, 2, x.shape[3]), numpy.nan, numpy.float32) for x in (k, v))
+    gnomon.append_tokens(k, v, pages, value_pages, [[*range(KEYS)], [*range(4), *[-1] * 5]], block_table=table)
+    log_sum_exp = numpy.empty((2, HEADS, queries), numpy.float32)
+    got = gnomon.attention(
+        q, pages, value_pages, block_table=table, lengths=lengths, log_sum_exp=log_sum_exp, bias=gnomon.SlopeBias(SLOPES)
+    )
+    for row, length in enumerate(lengths):
+        distance = numpy.arange(length)[None] - numpy.arange(length - queries, length)[:, None]
+        options = {"seen": distance <= 0, "bias": -numpy.array(SLOPES)[:, None, None] * -numpy.minimum(distance, 0)}
+        want, want_log, _ = in_double(q[[row]], k[[row], :, :length], v[[row], :, :length], **options)
+        assert abs(got[row] - want[0]).max() < 2e-6
+        assert abs(numpy.where(numpy.isfinite(want_log[0]), log_sum_exp[row] - want_log[0], 0)).max() < 1e-5
+        off = in_double(q[[row]], numpy.roll(k[[row], :, :length], 2, 2), v[[row], :, :length], **options)[0]  # one page further
+        assert abs(got[row] - off[0]).max() > 1e-2
+    assert numpy.array_equal(
+        got, gnomon.attention(q, pages, value_pages, block_table=table.tolist(), lengths=lengths, bias=gnomon.SlopeBias(SLOPES), threads=2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"lengths": None}, "lengths: expected with block_table"),
+        ({"block_table": None}, "lengths: expected with block_table"),
+        ({"lengths": [9, 11]}, "lengths: row 1 has blocks for 0 to 10 tokens, got 11"),
+        ({"lengths": [-1, 3]}, "lengths: row 0 has blocks for 0 to 10 tokens, got -1"),
+        ({"lengths": [9]}, "lengths: expected 2"),
+        ({"lengths": [9, 2**31]}, "lengths: expected 32-bit numbers"),
+        ({"block_table": [[0, 1, 2, 3, 8], [0] * 5]}, "block_table: the cache has pages 0 to 7, block 4 of row 0 is 8"),
+        ({"block_table": [[0, 1, 2, 3, 4], [-1] * 5]}, "block_table: the cache has pages 0 to 7, block 0 of row 1 is -1"),
+        ({"block_table": [[0, 1]] * 5}, r"block_table: expected shape \(2, blocks\), got \(5, 2\)"),
+        ({"v": numpy.zeros((7, 2, 2, 6), numpy.float32)}, "v: expected the 8 pages of k, got 7"),
+        ({"mask": gnomon.key_intervals(QUERIES, 9)}, "mask: row 1 has 3 keys in the cache, a query sees keys up to 9"),
+    ],
+)
+def test_pages_that_do_not_fit(changed, message):
+    given = {"q": inputs()[0], "k": numpy.zeros((8, 2, 2, WIDTH), numpy.float32), "v": numpy.zeros((8, 2, 2, 6), numpy.float32)}
+    given |= {"block_table": numpy.zeros((2, 5), numpy.int32), "lengths": [9, 3]} | changed
+    with pytest.raises(gnomon.Error, match=message):
+        gnomon.attention(given.pop("q"), given.pop("k"), given.pop("v"), **given)
+
+
+RULES = {
+    "alibi": gnomon.bias.from_json('{"rule": "alibi", "heads": 4, "slopes": [0.25, 0.0625, 0.015625, 0.00390625]}'),
+    "kerple": gnomon.bias.from_json('{"rule": "kerple", "heads": 4, "kind": "log", "r1": [1, 2, 3, 4], "r2": [1, 2, 0.5, 3]}'),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("offset", [None, 1000])
+def test_a_rule_is_as_good_as_its_table(name, offset):
+    """Also for distances that no shape shows: queries far behind the keys."""
+    q, k, v = inputs()
+    mask = gnomon.key_intervals(QUERIES, KEYS, causal=True, offset=offset)
+    want = gnomon.attention(q, k, v, mask=mask, bias=gnomon.bias_table(RULES[name], reach=2000))
+    assert numpy.array_equal(gnomon.attention(q, k, v, mask=mask, bias=RULES[name]), want)
+    assert abs(want - gnomon.attention(q, k, v, mask=mask)).max() > 1e-2
+
+
+def test_a_rule_with_trained_numbers_is_refused():
+    with pytest.raises(gnomon.Error, match="bias: no table can be made of the rule alone"):
+        gnomon.attention(*inputs(), bias=gnomon.bias.from_json('{"rule": "t5", "bidirectional": true}'))
+
+
 def test_a_hidden_nan_stays_hidden_and_threads_change_no_bit():
     q, k, v = inputs()
     mask = gnomon.key_intervals(QUERIES, KEYS, key_begin=[2, 0])

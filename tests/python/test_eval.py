@@ -105,9 +105,9 @@ def test_questions_are_answered_apart_and_forgotten(tiny_model, family):
     text = torch.arange(40) * 17 % 256
     questions = [torch.tensor([3, 1, 4, 1, 5]), torch.tensor([9, 2, 6]), torch.tensor([5, 3, 5, 8, 9, 7, 9])]
     with torch.inference_mode():
-        context = Context(checkpoint)
+        context = Context(model)
         context.read(text[:25])
-        answers = context.ask(questions)
+        answers = [context.ask(question) for question in questions]
         after = context.read(text[25:])
         for question, answer in zip(questions, answers, strict=True):
             alone = model(torch.cat([text[:25], question])[None]).logits[0, 25:]

@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import itertools
 import re
@@ -138,8 +139,33 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def models():
-    made = {}
-    return lambda name: made.setdefault(name, make(name))
+    return functools.cache(make)
+
+
+@pytest.fixture
+def enable_off(models, monkeypatch):
+    """Ours in a model whose base, or slope, is off by one part in a hundred."""
+
+    @contextlib.contextmanager
+    def enabled(name):
+        model = models(name, theta_factor=1.01)
+        with gnomon.hf.enable(model), monkeypatch.context() as patch, contextlib.ExitStack() as stack:
+            if name == "bloom":
+                for module in ours.attention_modules(model):
+                    patch.setattr(module, "bias_table", gnomon.torch.Bias(gnomon.SlopeBias([0.2525, 0.0625, 0.015625, 0.00390625])))
+            elif name == "mpt":
+                alibi = model.transformer.build_mpt_alibi_tensor(HEADS, 64) * 1.01
+                patch.setattr(model.transformer, "build_mpt_alibi_tensor", lambda *_, **__: alibi)
+            elif name == "falcon":
+                library = importlib.import_module(type(model).__module__)
+                own = library.build_alibi_tensor
+                patch.setattr(library, "build_alibi_tensor", lambda *given, **named: own(*given, **named) * 1.01)
+            elif name == "gptj":  # which has no theta to change
+                spec = gnomon.RotarySpec(gnomon.rotary.Default(), theta=10100.0, head_dim=16, rotary_dim=8)
+                stack.enter_context(gnomon.hf.use(model, spec))
+            yield model
+
+    return enabled
 
 
 def ids(batch=2, tokens=TOKENS):
@@ -194,7 +220,7 @@ def difference(got, want):
 
 @torch.no_grad()
 @pytest.mark.parametrize(("name", "run"), [(name, run) for name in FAMILIES for run in RUNS if run is not static or FAMILIES[name].static])
-def test_same_logits_as_the_library(models, name, run):
+def test_same_logits_as_the_library(models, enable_off, name, run):
     model = models(name)
     want = run(model)
     with gnomon.hf.enable(model) as handle:
@@ -203,46 +229,49 @@ def test_same_logits_as_the_library(models, name, run):
         assert handle.calls == handle.layers * RUNS[run]  # ours did it, in every layer
     assert difference(got, want) < 1e-4
     assert torch.equal(run(model), want)  # and the model is what it was
+    with enable_off(name) as off:
+        assert difference(run(off), want) > 1e-3
 
 
 @torch.no_grad()
 @EACH_FAMILY
-def test_packed_documents(models, name):
+def test_packed_documents(models, enable_off, name):
     """Each document as if it were alone, which the library gives without cache and mask only, and in some families never."""
     model, bounds = models(name), [0, DOCUMENTS[0], TOKENS]
     alone = torch.cat([model(ids()[:, a:b], use_cache=False).logits for a, b in itertools.pairwise(bounds)], 1)
     own = packed(model, use_cache=False)
     assert (difference(own, alone) < 1e-4) == FAMILIES[name].packs
-    with gnomon.hf.enable(model):
+    with gnomon.hf.enable(model) as handle:
         for more in ({"use_cache": False}, {"use_cache": True}, {"attention_mask": torch.ones(2, TOKENS, dtype=torch.int64)}):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 assert difference(packed(model, **more), alone) < 1e-4, more
             told = [str(warning.message) for warning in caught if "packed documents" in str(warning.message)]
             assert bool(told) == (more != {"use_cache": False} or not FAMILIES[name].packs), more
+        assert handle.calls == 3 * handle.layers
+    with enable_off(name) as off, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert difference(packed(off, use_cache=False), alone) > 1e-3
     assert difference(packed(model, use_cache=True), alone) > 1e-2  # what the library makes of them behind a cache
 
 
 @torch.no_grad()
-@EACH_FAMILY
-def test_a_base_or_a_slope_that_is_off_is_seen(models, name, monkeypatch):
-    want = plain(models(name))
-    model = make(name, theta_factor=1.01)
-    with gnomon.hf.enable(model):
-        if name == "bloom":
-            for module in ours.attention_modules(model):
-                module.bias_table = gnomon.torch.Bias(gnomon.SlopeBias([0.3, 0.0625, 0.015625, 0.00390625]))
-        elif name == "mpt":
-            alibi = model.transformer.build_mpt_alibi_tensor(HEADS, 64) * 1.01
-            monkeypatch.setattr(model.transformer, "build_mpt_alibi_tensor", lambda *_, **__: alibi)
-        elif name == "falcon":
-            library = importlib.import_module(type(model).__module__)
-            own = library.build_alibi_tensor
-            monkeypatch.setattr(library, "build_alibi_tensor", lambda *given, **named: own(*given, **named) * 1.01)
-        elif name == "gptj":  # which has no theta to change
-            spec = gnomon.RotarySpec(gnomon.rotary.Default(), theta=10100.0, head_dim=16, rotary_dim=8)
-            gnomon.hf.use(model, spec)
-        assert difference(plain(model), want) > 1e-3
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "falcon"])  # whose eager attention is wrong
+def test_what_is_watched_is_what_eager_weighs(models, name):
+    model, given, seen = models(name), {"attention_mask": padding(), "use_cache": False}, []
+    weights = model(ids(), output_attentions=True, **given).attentions
+
+    def watch(_, q, k, log_sum_exp, **options):
+        seen.append(gnomon.torch.attention_statistics(q, k, log_sum_exp, **options))
+
+    with gnomon.hf.enable(model, watch=watch):
+        model(ids(), **given)
+    model(ids(), **given)  # nobody looks any more
+    there = padding().bool()[:, None].expand(-1, HEADS, -1)
+    for measured, shares in zip(seen, weights, strict=True):
+        shares = shares.double() / shares.double().sum(3, keepdim=True)  # what a sink logit takes apart
+        entropy = torch.special.entr(shares).sum(3)
+        assert difference(torch.tensor(measured.entropy)[there], entropy[there]) < 1e-3
 
 
 LATENT = {
@@ -389,9 +418,18 @@ def t5_plain(model, mask=None):
     return model(ids(), attention_mask=mask, decoder_input_ids=ids(2, 9), use_cache=False).logits
 
 
+def t5_chunked(model):
+    """The decoder in pieces behind its cache."""
+    told = {"encoder_outputs": model.encoder(ids(), attention_mask=padding()), "attention_mask": padding()}
+    cache = transformers.EncoderDecoderCache(transformers.DynamicCache(), transformers.DynamicCache())
+    pieces = ids(2, 14).split([6, 7, 1], 1)
+    return torch.cat([model(decoder_input_ids=piece, cache=cache, use_cache=True, **told).logits for piece in pieces], 1)
+
+
 T5_RUNS = {
     "plain": (t5_plain, 1),
     "padded": (lambda model: t5_plain(model, padding()), 1),
+    "chunked": (t5_chunked, 3),
     "generated": (generated, 6),
     "static": (static, 6),
 }

@@ -15,15 +15,21 @@ from gnomon.eval.context import Context
 from gnomon.eval.errors import UsageError
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from gnomon import _hf_attention as hook  # noqa: E402
 
 
 def watched(checkpoint, ids, chunk):
     """The summary of a text read in chunks, and its logits."""
-    context = Context(checkpoint, causal=True)
+    context, logits = Context(checkpoint.model), []
     with torch.inference_mode(), Watch(checkpoint, len(ids)) as watch:
-        logits = torch.cat([context.read(piece) for piece in ids.split(chunk)])
-        watch.check()
-    return watch.summary(16), logits
+        for piece in ids.split(chunk):
+            logits.append(context.read(piece))
+            watch.keep()
+            context.ask(ids[:9])
+            assert 0 < watch.entropy()[-1] < numpy.log(59)  # and none of it is in the summary
+    return watch.summary(16), torch.cat(logits)
 
 
 def eager_weights(checkpoint, ids):
@@ -38,7 +44,7 @@ def eager_weights(checkpoint, ids):
 
 
 @pytest.mark.parametrize("chunk", [7, 50])
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_neox"])
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_neox", "gpt_oss", "llama4"])
 def test_statistics_are_those_of_eager_weights(tiny_model, family, chunk):
     checkpoint = Checkpoint(tiny_model(family))
     ids = torch.arange(50) * 17 % 256
@@ -49,11 +55,12 @@ def test_statistics_are_those_of_eager_weights(tiny_model, family, chunk):
     edges = summary["distance_edges"]
     assert edges == [0, 1, 2, 4, 8, 16, 32, 64]
     for layer, p in zip(summary["layers"], weights, strict=True):
-        entropy = -(p * numpy.log(p, out=numpy.zeros_like(p), where=p > 0)).sum(-1)
+        share = p / p.sum(-1, keepdims=True)  # what a sink logit takes apart
+        entropy = -(share * numpy.log(share, out=numpy.zeros_like(p), where=p > 0)).sum(-1)
         assert layer["entropy"] == pytest.approx(entropy.mean(), abs=1e-4)
         assert abs(layer["entropy"] - entropy.mean() / numpy.log(2)) > 0.1  # bits are told apart
         assert layer["maximum"] == pytest.approx(p.max(-1).mean(), abs=1e-4)
-        assert layer["mean_distance"] == pytest.approx((p * back).sum(-1).mean(), abs=1e-2)
+        assert layer["mean_distance"] == pytest.approx((share * back).sum(-1).mean(), abs=1e-2)
         assert layer["mean_distance"] > 0  # not key - query
         assert layer["first_mass"] == pytest.approx(p[..., :4].sum(-1).mean(), abs=1e-4)
         shares = [(p * ((back >= begin) & (back < end))).sum((-1, -2)).mean() / 50 for begin, end in itertools.pairwise(edges)]
@@ -71,11 +78,11 @@ def test_the_model_is_left_as_it_was(tiny_model):
     assert checkpoint.model.config._attn_implementation == before
 
 
-def test_a_layer_that_was_never_seen_is_named(tiny_model):
+def test_attention_that_is_not_known_is_refused_by_name(tiny_model, monkeypatch):
     checkpoint = Checkpoint(tiny_model("llama"))
-    with Watch(checkpoint, 10) as watch, pytest.raises(UsageError, match=r"attention of layer 0 of a llama model"):
-        watch.check()
-    assert watch.summary(4) is None
+    monkeypatch.setattr(hook, "KNOWN", set())
+    with pytest.raises(UsageError, match="--attention gnomon: model: the attention of LlamaAttention is not known"), Watch(checkpoint, 10):
+        pass
 
 
 @pytest.fixture

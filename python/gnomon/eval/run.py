@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from typing import Protocol
@@ -14,7 +13,7 @@ import gnomon.hf
 
 from .attention import Watch
 from .checkpoint import Checkpoint
-from .context import Context, token_losses
+from .context import Context, additive_masks, token_losses
 from .errors import UsageError
 from .methods import Method, rules
 from .result import Answer, Evaluation, MethodResult
@@ -49,7 +48,7 @@ def evaluate(evaluation: Evaluation, checkpoint: Checkpoint, methods: list[Metho
                     for reading in readings:
                         watch = Watch(checkpoint, len(reading.ids)) if evaluation.attention == "gnomon" else None
                         try:
-                            with watch or contextlib.nullcontext():
+                            with watch or additive_masks():
                                 _run(result, checkpoint, reading, evaluation.chunk, watch, cost, observer)
                         finally:
                             if watch and result.attention is None:
@@ -90,14 +89,14 @@ def chunks(reading: Reading, chunk: int) -> list[tuple[int, int]]:
 def _run(
     result: MethodResult, checkpoint: Checkpoint, reading: Reading, chunk: int, watch: Watch | None, cost: Cost, observer: Observer
 ) -> None:
-    context = Context(checkpoint, causal=watch is not None)
+    context = Context(checkpoint.model)
     measured = reading.task != "passkey"  # filler says nothing about the text
     if measured:
         result.losses = torch.full(reading.ids.shape, torch.nan)
     for begin, end in chunks(reading, chunk):
         logits = context.read(reading.ids[begin:end], logits=measured)
         if watch:
-            watch.check()
+            watch.keep()
         if measured:  # row p of the logits predicts token p + 1
             targets = reading.ids[begin + 1 : end + 1]
             losses = token_losses(logits[: len(targets)], targets)
@@ -111,11 +110,10 @@ def _run(
 
 
 def _answers(result: MethodResult, task: str, context: Context, questions: list[Question], watch: Watch | None) -> list[Answer]:
-    logits_of_each = context.ask([question.ids for question in questions])
-    lengths = [len(question.ids) for question in questions]
-    entropies = torch.from_numpy(watch.asked()).split(lengths) if watch else [None] * len(questions)
     answers = []
-    for question, logits, entropy in zip(questions, logits_of_each, entropies, strict=True):
+    for question in questions:
+        logits = context.ask(question.ids)
+        entropy = watch.entropy() if watch else None
         wanted, logits = question.ids[-question.asked :], logits[-question.asked - 1 : -1]
         first = None
         if question.first is not None:
