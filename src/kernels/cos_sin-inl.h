@@ -37,11 +37,9 @@ template <class DF, class VU, class VF = hn::Vec<DF>>
 HWY_INLINE void cos_sin(DF df, VU phase, VF& cosine, VF& sine) {
   const hn::RebindToUnsigned<DF> du;
   const hn::RebindToSigned<DF> di;
-  // An eighth of a turn is added, so that the top two bits are the nearest quadrant. The lower 32 bits are gone: below 1.5e-9 rad.
-  const VU shifted = hn::Add(phase, hn::Set(du, 0x20000000u));
-  const VU quadrant = hn::ShiftRight<30>(shifted);
-  const auto residual = hn::Sub(hn::BitCast(di, hn::And(shifted, hn::Set(du, 0x3fffffffu))), hn::Set(di, 0x20000000));
-  const VF x = hn::Mul(hn::ConvertTo(df, residual), hn::Set(df, 0x1.921fb6p-30f));  // 2 pi * 2^-32
+  // Without its top two bits a phase is, as a signed number, the distance from the nearest quadrant. The lower 32 bits of the phase are
+  // gone: below 1.5e-9 rad.
+  const VF x = hn::Mul(hn::ConvertTo(df, hn::BitCast(di, hn::ShiftLeft<2>(phase))), hn::Set(df, 0x1.921fb6p-32f));  // 2 pi * 2^-34
   const VF x2 = hn::Mul(x, x);
   VF s = hn::MulAdd(hn::Set(df, -1.9515295891e-4f), x2, hn::Set(df, 8.3321608736e-3f));
   s = hn::MulAdd(s, x2, hn::Set(df, -1.6666654611e-1f));
@@ -50,11 +48,12 @@ HWY_INLINE void cos_sin(DF df, VU phase, VF& cosine, VF& sine) {
   c = hn::MulAdd(c, x2, hn::Set(df, 4.166664568298827e-2f));
   c = hn::MulAdd(c, x2, hn::Set(df, -0.5f));
   c = hn::MulAdd(c, x2, hn::Set(df, 1.0f));
-  const auto odd = hn::RebindMask(df, hn::Eq(hn::And(quadrant, hn::Set(du, 1u)), hn::Set(du, 1u)));
-  const VU cos_sign = hn::ShiftLeft<30>(hn::And(hn::Add(quadrant, hn::Set(du, 1u)), hn::Set(du, 2u)));
-  const VU sin_sign = hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(du, 2u)));
-  cosine = hn::Xor(hn::IfThenElse(odd, s, c), hn::BitCast(df, cos_sign));
-  sine = hn::Xor(hn::IfThenElse(odd, c, s), hn::BitCast(df, sin_sign));
+  // With an eighth of a turn added, they are the number of that quadrant.
+  const VU quadrant = hn::Add(phase, hn::Set(du, 0x20000000u)), next = hn::Add(phase, hn::Set(du, 0x60000000u));
+  const VU sign = hn::Set(du, 0x80000000u);
+  const auto odd = hn::RebindMask(df, hn::TestBit(quadrant, hn::Set(du, 0x40000000u)));
+  cosine = hn::Xor(hn::IfThenElse(odd, s, c), hn::BitCast(df, hn::And(next, sign)));
+  sine = hn::Xor(hn::IfThenElse(odd, c, s), hn::BitCast(df, hn::And(quadrant, sign)));
 }
 
 }  // namespace gnomon::kernels::HWY_NAMESPACE

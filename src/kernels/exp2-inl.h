@@ -27,11 +27,10 @@ HWY_INLINE VF exp2_of_nonpositive(VF t) {
 #endif
   const VF rounded = hn::Add(t, magic);
   const VF x = hn::Sub(t, hn::Sub(rounded, magic));
-  VF p = hn::MulAdd(hn::Set(f, 2 * 1.5461448e-4f), x, hn::Set(f, 2 * 1.3390867e-3f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2 * 9.6180569e-3f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2 * 5.5503570e-2f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2 * 2.4022651e-1f));
-  p = hn::MulAdd(p, x, hn::Set(f, 2 * 6.9314718e-1f));
+  VF p = hn::MulAdd(hn::Set(f, 2 * 1.3264728e-3f), x, hn::Set(f, 2 * 9.671513e-3f));
+  p = hn::MulAdd(p, x, hn::Set(f, 2 * 5.5507332e-2f));
+  p = hn::MulAdd(p, x, hn::Set(f, 2 * 2.4022244e-1f));
+  p = hn::MulAdd(p, x, hn::Set(f, 2 * 6.93147e-1f));
   p = hn::MulAdd(p, x, hn::Set(f, 2.0f));
   return hn::Mul(p, hn::BitCast(f, hn::ShiftLeft<23>(hn::BitCast(U(), rounded))));
 }

@@ -33,15 +33,16 @@ namespace gnomon::kernels::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-/// An arrangement says how a group of pairs is read, turned and written: `pairs` of them (in vectors of lanes), by `coefficients` vectors
-/// made of cos and sin. pack() makes these from cos and sin in the order of the pairs; turn() gets them as k0 … k3.
+/// An arrangement says how a group of pairs is read, turned and written: `vectors` of them, by `coefficients` vectors made of cos and sin.
+/// pack() writes those of one vector of pairs; turn() gets those of the group as k0 … k3. In a group of two vectors, the even pairs are the
+/// first and the odd pairs the second.
 template <class Elements>
 struct HalfSplit {
   using Element = typename Elements::Element;
   static constexpr std::int64_t vectors = 1, coefficients = 2;
-  static HWY_INLINE void pack(const float* cosine, const float* sine, float* to) {
-    hn::StoreU(hn::LoadU(F(), cosine), F(), to);
-    hn::StoreU(hn::LoadU(F(), sine), F(), to + hn::Lanes(F()));
+  static HWY_INLINE void pack(VF cosine, VF sine, float* to) {
+    hn::StoreU(cosine, F(), to);
+    hn::StoreU(sine, F(), to + hn::Lanes(F()));
   }
   static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t half, VF c, VF s, VF, VF) {
     const VF a = Elements::load(x + i), b = Elements::load(x + half + i);
@@ -55,11 +56,10 @@ template <class Elements>
 struct Interleaved {
   using Element = typename Elements::Element;
   static constexpr std::int64_t vectors = 1, coefficients = 4;
-  static HWY_INLINE void pack(const float* cosine, const float* sine, float* to) {
+  static HWY_INLINE void pack(VF cosine, VF sine, float* to) {
     const F f;
-    const VF c = hn::LoadU(f, cosine), s = hn::LoadU(f, sine);
-    hn::StoreInterleaved2(c, c, f, to);
-    hn::StoreInterleaved2(hn::Neg(s), s, f, to + 2 * hn::Lanes(f));
+    hn::StoreInterleaved2(cosine, cosine, f, to);
+    hn::StoreInterleaved2(hn::Neg(sine), sine, f, to + 2 * hn::Lanes(f));
   }
   static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t, VF c0, VF c1, VF s0, VF s1) {
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(F()));
@@ -75,28 +75,23 @@ HWY_INLINE void widen_two(const std::uint16_t* x, VF& first, VF& second) {
   first = hn::BitCast(F(), hn::ShiftLeft<16>(both));
   second = hn::BitCast(F(), hn::And(both, hn::Set(U(), 0xffff0000u)));
 }
+/// To nearest even, in 16-bit lanes: of a lower half, half its sum with 0x7fff, 1 for an odd upper half and the carry that was lost, has in
+/// its top bit what is added to the upper half. As for round_bf16, a NaN stays one.
 HWY_INLINE void narrow_two(VF first, VF second, std::uint16_t* x) {
   const hn::Repartition<std::uint16_t, U> halves;
-  const auto low = hn::BitCast(halves, hn::ShiftRight<16>(round_bf16(first))), high = hn::BitCast(halves, round_bf16(second));
-  hn::StoreU(hn::OddEven(high, low), halves, x);
+  const VU a = hn::BitCast(U(), first), b = hn::BitCast(U(), second);
+  const auto upper = hn::OddEven(hn::BitCast(halves, b), hn::BitCast(halves, hn::ShiftRight<16>(a)));
+  const auto lower = hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<16>(b)), hn::BitCast(halves, a));
+  const auto bias = hn::OrAnd(hn::Set(halves, 0x7ffe), upper, hn::Set(halves, 1));
+  hn::StoreU(hn::Add(upper, hn::ShiftRight<15>(hn::AverageRound(lower, bias))), halves, x);
 }
 
 template <>
 struct HalfSplit<ElementsBf16> {
   using Element = std::uint16_t;
-  static constexpr std::int64_t vectors = 2, coefficients = 4;  // for the even and for the odd pairs
-  static HWY_INLINE void pack(const float* cosine, const float* sine, float* to) {
-    const F f;
-    const auto lanes = hn::Lanes(f);
-    VF even, odd;
-    hn::LoadInterleaved2(f, cosine, even, odd);
-    hn::StoreU(even, f, to);
-    hn::StoreU(odd, f, to + lanes);
-    hn::LoadInterleaved2(f, sine, even, odd);
-    hn::StoreU(even, f, to + 2 * lanes);
-    hn::StoreU(odd, f, to + 3 * lanes);
-  }
-  static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t half, VF c0, VF c1, VF s0, VF s1) {
+  static constexpr std::int64_t vectors = 2, coefficients = 4;
+  static HWY_INLINE void pack(VF cosine, VF sine, float* to) { HalfSplit<ElementsF32>::pack(cosine, sine, to); }
+  static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t half, VF c0, VF s0, VF c1, VF s1) {
     VF a0, a1, b0, b1;
     widen_two(x + i, a0, a1);
     widen_two(x + half + i, b0, b1);
@@ -109,7 +104,7 @@ template <>
 struct Interleaved<ElementsBf16> {
   using Element = std::uint16_t;
   static constexpr std::int64_t vectors = 1, coefficients = 2;
-  static HWY_INLINE void pack(const float* cosine, const float* sine, float* to) { HalfSplit<ElementsF32>::pack(cosine, sine, to); }
+  static HWY_INLINE void pack(VF cosine, VF sine, float* to) { HalfSplit<ElementsF32>::pack(cosine, sine, to); }
   static HWY_INLINE void turn(const Element* x, Element* out, std::int64_t i, std::int64_t, VF c, VF s, VF, VF) {
     VF a, b;
     widen_two(x + 2 * i, a, b);
@@ -132,14 +127,13 @@ struct Interleaved {
 template <class Arrangement>
 class Rows {
  public:
-  explicit Rows(const RotateJob& job, std::int64_t tokens) : job_(job) {
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(F()));
-    padded_ = (job.pairs + lanes - 1) / lanes * lanes;
-    if constexpr (Arrangement::vectors > 0) groups_ = job.pairs / (Arrangement::vectors * lanes);
-    left_ = job.pairs - groups_ * Arrangement::vectors * lanes;
-    stride_ = groups_ * Arrangement::coefficients * lanes + 2 * left_;
+  explicit Rows(const RotateJob& job, std::int64_t tokens) : job_(job), lanes_(static_cast<std::int64_t>(hn::Lanes(F()))) {
+    padded_ = (job.pairs + lanes_ - 1) / lanes_ * lanes_;
+    if constexpr (Arrangement::vectors > 0) groups_ = job.pairs / (Arrangement::vectors * lanes_);
+    left_ = job.pairs - groups_ * Arrangement::vectors * lanes_;
+    stride_ = groups_ * Arrangement::coefficients * lanes_ + 2 * left_;
     block_ = std::clamp<std::int64_t>(std::min<std::int64_t>(row_floats / stride_, 32), 1, std::max<std::int64_t>(tokens, 1));
-    take_memory(static_cast<std::size_t>(4 * padded_ + block_ * stride_));
+    take_memory(static_cast<std::size_t>(6 * padded_ + block_ * stride_));
     if (job.turns != nullptr) split_turns();
   }
   Rows(const Rows&) = delete;
@@ -148,18 +142,29 @@ class Rows {
   std::int64_t block() const { return block_; }
   std::int64_t groups() const { return groups_; }
   std::int64_t left() const { return left_; }
+  std::int64_t step() const { return stride_; }
   const float* row(std::int64_t index) const { return rows_ + index * stride_; }
 
   void fill(std::int64_t index, std::int64_t b, std::int64_t h, std::int64_t t, bool reciprocal) {
+    float* to = rows_ + index * stride_;
     if (job_.table != nullptr) {
       read_table(job_.positions->whole(0, b, h, t));
-    } else if (job_.axis == nullptr && !job_.positions->is_real()) {
-      make_at(job_.positions->whole(0, b, h, t));
-    } else {
-      make_by_pair(b, h, t);
+      return pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR { read_made(i, c, s); });
     }
-    if (job_.log_magnitude != nullptr) decay(b, h, t, reciprocal);
-    pack(rows_ + index * stride_);
+    if (job_.axis == nullptr && !job_.positions->is_real()) {
+      move_to(job_.positions->whole(0, b, h, t));
+    } else {
+      make_phases(b, h, t);
+    }
+    if (job_.log_magnitude == nullptr) return pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR { make(i, c, s); });
+    decay(b, h, t, reciprocal);
+    pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR {
+      VF by_c, by_s;
+      read_made(i, by_c, by_s);
+      make(i, c, s);
+      c = hn::Mul(c, by_c);
+      s = hn::Mul(s, by_s);
+    });
   }
 
  private:
@@ -172,11 +177,22 @@ class Rows {
       heap_.resize(floats);
       memory = heap_.data();
     }
-    low_ = reinterpret_cast<std::uint32_t*>(memory);
-    high_ = reinterpret_cast<std::uint32_t*>(memory + padded_);
-    cosine_ = memory + 2 * padded_;
-    sine_ = memory + 3 * padded_;
-    rows_ = memory + 4 * padded_;
+    auto* words = reinterpret_cast<std::uint32_t*>(memory);
+    low_ = words;
+    high_ = words + padded_;
+    phase_low_ = words + 2 * padded_;
+    phase_ = words + 3 * padded_;
+    cosine_ = memory + 4 * padded_;
+    sine_ = memory + 5 * padded_;
+    rows_ = memory + 6 * padded_;
+    std::fill_n(phase_low_, 2 * padded_, 0);  // of position 0
+  }
+
+  /// Where pair i stands in lists, so that vectors of these are those of the arrangement.
+  std::int64_t place(std::int64_t i) const {
+    if (Arrangement::vectors < 2 || i >= job_.pairs - left_) return i;
+    const std::int64_t in_group = i % (2 * lanes_);
+    return i - in_group + in_group / 2 + in_group % 2 * lanes_;
   }
 
   void split_turns() {
@@ -186,13 +202,19 @@ class Rows {
     static_assert(sizeof(Turns) == 16);
     const U u;
     const hn::RepartitionToWide<U> wide;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(u));
     const auto* words = reinterpret_cast<const std::uint32_t*>(job_.turns);
-    for (; i + lanes <= job_.pairs; i += lanes) {
-      const auto at = [&](std::int64_t k) { return hn::BitCast(wide, hn::LoadU(u, words + 4 * i + k * lanes)); };
+    for (; i + lanes_ <= job_.pairs; i += lanes_) {
+      const auto at = [&](std::int64_t k) HWY_ATTR { return hn::BitCast(wide, hn::LoadU(u, words + 4 * i + k * lanes_)); };
       const auto first = hn::BitCast(u, hn::ConcatOdd(wide, at(1), at(0))), second = hn::BitCast(u, hn::ConcatOdd(wide, at(3), at(2)));
       hn::StoreU(hn::ConcatEven(u, second, first), u, low_ + i);
       hn::StoreU(hn::ConcatOdd(u, second, first), u, high_ + i);
+    }
+    for (std::int64_t g = 0; Arrangement::vectors == 2 && g < groups_; g++) {
+      for (std::uint32_t* list : {low_ + g * 2 * lanes_, high_ + g * 2 * lanes_}) {
+        const VU first = hn::LoadU(u, list), second = hn::LoadU(u, list + lanes_);
+        hn::StoreU(hn::ConcatEven(u, second, first), u, list);
+        hn::StoreU(hn::ConcatOdd(u, second, first), u, list + lanes_);
+      }
     }
 #endif
     for (; i < padded_; i++) {
@@ -202,37 +224,35 @@ class Rows {
     }
   }
 
-  HWY_INLINE void store(std::int64_t i, VU phase) {
-    const F f;
-    VF c, s;
-    cos_sin(f, phase, c, s);
-    hn::StoreU(hn::Mul(c, hn::Set(f, job_.magnitude)), f, cosine_ + i);
-    hn::StoreU(hn::Mul(s, hn::Set(f, job_.transposed ? -job_.magnitude : job_.magnitude)), f, sine_ + i);
-  }
-
-  void make_at(std::int64_t position) {
+  /// Phases of 64 bits in two words: the next position takes a sum, any other a wrapping product.
+  void move_to(std::int64_t position) {
     const U u;
+    const bool next = position == position_ + 1;
     const auto lower = hn::Set(u, static_cast<std::uint32_t>(position)), upper = hn::Set(u, static_cast<std::uint32_t>(position >> 32));
-    for (std::int64_t i = 0; i < padded_; i += static_cast<std::int64_t>(hn::Lanes(u))) {
-      const auto low = hn::LoadU(u, low_ + i), high = hn::LoadU(u, high_ + i);
-      // The upper word of the wrapping 64-bit product, exactly: its lower word carries nothing but this into it.
-      store(i, hn::Add(upper_product(u, low, lower), hn::Add(hn::Mul(high, lower), hn::Mul(low, upper))));
+    position_ = position;
+    for (std::int64_t i = 0; i < padded_; i += lanes_) {
+      const VU low = hn::LoadU(u, low_ + i), high = hn::LoadU(u, high_ + i);
+      VU phase_low, phase;
+      if (next) {
+        phase_low = hn::Add(hn::LoadU(u, phase_low_ + i), low);
+        phase = hn::Add(hn::LoadU(u, phase_ + i), high);
+        phase = hn::Sub(phase, hn::VecFromMask(u, hn::Lt(phase_low, low)));  // the carry
+      } else {
+        phase_low = hn::Mul(low, lower);
+        phase = hn::Add(upper_product(u, low, lower), hn::Add(hn::Mul(high, lower), hn::Mul(low, upper)));
+      }
+      hn::StoreU(phase_low, u, phase_low_ + i);
+      hn::StoreU(phase, u, phase_ + i);
     }
   }
 
   /// Several position axes, or real positions: a product of its own for each pair.
-  void make_by_pair(std::int64_t b, std::int64_t h, std::int64_t t) {
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(U()));
-    std::uint32_t phases[HWY_MAX_BYTES / 4] = {};
-    for (std::int64_t i = 0; i < padded_; i += lanes) {
-      for (std::int64_t k = 0; k < std::min(lanes, job_.pairs - i); k++) {
-        const Turns& turns = job_.turns[i + k];
-        const int axis = job_.axis == nullptr ? 0 : job_.axis[i + k];
-        const std::uint64_t phase = job_.positions->is_real() ? phase_at(job_.positions->real(axis, b, h, t), turns)
-                                                              : phase_at(job_.positions->whole(axis, b, h, t), turns);
-        phases[k] = static_cast<std::uint32_t>(phase >> 32);
-      }
-      store(i, hn::LoadU(U(), phases));
+  void make_phases(std::int64_t b, std::int64_t h, std::int64_t t) {
+    for (std::int64_t i = 0; i < job_.pairs; i++) {
+      const int axis = job_.axis == nullptr ? 0 : job_.axis[i];
+      const std::uint64_t phase = job_.positions->is_real() ? phase_at(job_.positions->real(axis, b, h, t), job_.turns[i])
+                                                            : phase_at(job_.positions->whole(axis, b, h, t), job_.turns[i]);
+      phase_[place(i)] = static_cast<std::uint32_t>(phase >> 32);
     }
   }
 
@@ -246,51 +266,72 @@ class Rows {
         return value == value ? value : std::numeric_limits<float>::quiet_NaN();
       };  // see round_bf16
       for (std::int64_t i = 0; i < job_.pairs; i++) {
-        cosine_[i] = plain_nan(static_cast<float>(widen(c[i])) * magnitude);
-        sine_[i] = plain_nan(static_cast<float>(widen(s[i])) * signed_magnitude);
+        cosine_[place(i)] = plain_nan(static_cast<float>(widen(c[i])) * magnitude);
+        sine_[place(i)] = plain_nan(static_cast<float>(widen(s[i])) * signed_magnitude);
       }
     });
   }
 
+  /// What cos and sin are multiplied by.
   void decay(std::int64_t b, std::int64_t h, std::int64_t t, bool reciprocal) {
     for (std::int64_t i = 0; i < job_.pairs; i++) {
       const int axis = job_.axis == nullptr ? 0 : job_.axis[i];
       const double position =
           job_.positions->is_real() ? job_.positions->real(axis, b, h, t) : static_cast<double>(job_.positions->whole(axis, b, h, t));
       const double exponent = job_.log_magnitude[i] * (position - static_cast<double>(job_.centre));
-      const auto factor = static_cast<float>(std::exp(reciprocal ? -exponent : exponent));
-      cosine_[i] *= factor;
-      sine_[i] *= factor;
+      cosine_[place(i)] = sine_[place(i)] = static_cast<float>(std::exp(reciprocal ? -exponent : exponent));
     }
   }
 
-  void pack(float* to) const {
+  HWY_INLINE void make(std::int64_t i, VF& c, VF& s) const {
+    const F f;
+    cos_sin(f, hn::LoadU(U(), phase_ + i), c, s);
+    c = hn::Mul(c, hn::Set(f, job_.magnitude));
+    s = hn::Mul(s, hn::Set(f, job_.transposed ? -job_.magnitude : job_.magnitude));
+  }
+  HWY_INLINE void read_made(std::int64_t i, VF& c, VF& s) const {
+    c = hn::LoadU(F(), cosine_ + i);
+    s = hn::LoadU(F(), sine_ + i);
+  }
+
+  /// get(i, c, s): cos and sin of the vector of pairs at i of the lists.
+  template <class Get>
+  HWY_INLINE void pack(float* to, const Get& get) {
+    VF c, s;
     std::int64_t i = 0;
     if constexpr (Arrangement::vectors > 0) {
-      const auto lanes = static_cast<std::int64_t>(hn::Lanes(F()));
-      for (std::int64_t g = 0; g < groups_; g++, i += Arrangement::vectors * lanes, to += Arrangement::coefficients * lanes) {
-        Arrangement::pack(cosine_ + i, sine_ + i, to);
+      constexpr std::int64_t by_vector = Arrangement::coefficients / Arrangement::vectors;
+      for (; i < job_.pairs - left_; i += lanes_, to += by_vector * lanes_) {
+        get(i, c, s);
+        Arrangement::pack(c, s, to);
       }
     }
-    std::copy_n(cosine_ + i, left_, to);
-    std::copy_n(sine_ + i, left_, to + left_);
+    const std::int64_t first = i;
+    for (; i < padded_; i += lanes_) {
+      get(i, c, s);
+      hn::StoreU(c, F(), cosine_ + i);
+      hn::StoreU(s, F(), sine_ + i);
+    }
+    std::copy_n(cosine_ + first, left_, to);
+    std::copy_n(sine_ + first, left_, to + left_);
   }
 
   const RotateJob& job_;
-  std::int64_t padded_ = 0, groups_ = 0, left_ = 0, stride_ = 0, block_ = 1;
+  std::int64_t lanes_, padded_ = 0, groups_ = 0, left_ = 0, stride_ = 0, block_ = 1, position_ = 0;
   std::uint32_t *low_ = nullptr, *high_ = nullptr;               // (padded), the words of each pair's fraction
-  float *cosine_ = nullptr, *sine_ = nullptr, *rows_ = nullptr;  // (padded) of one row, in the order of the pairs; (block, stride)
+  std::uint32_t *phase_low_ = nullptr, *phase_ = nullptr;        // (padded), those of its phase
+  float *cosine_ = nullptr, *sine_ = nullptr, *rows_ = nullptr;  // (padded) of one row; (block, stride)
   std::vector<float> heap_;
   HWY_ALIGN float stack_[stack_floats];
 };
 
-/// Heads of one token, a fixed step apart: all of them are turned by one row.
+/// Heads a fixed step apart: those of one token, all turned by one row, or one head of several tokens, each turned by its own.
 template <class Elements>
 struct Heads {
   using Element = typename Elements::Element;
   const Element* x;
   Element* out;
-  std::int64_t number, x_step, out_step;
+  std::int64_t number, x_step, out_step, row_step;
 };
 
 /// Asks for what stands 4 KiB ahead: far enough to hide the memory, near enough to stay in L1.
@@ -307,7 +348,7 @@ HWY_INLINE void turn_groups(const Heads<Elements>& heads, const float* row, std:
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(f));
   const auto* x = heads.x;
   auto* out = heads.out;
-  for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step) {
+  for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step, row += heads.row_step) {
     if constexpr (ahead) prefetch_head(x, pairs);
     const float* k = row;
     for (std::int64_t g = 0; g < groups; g++, k += Arrangement::coefficients * lanes) {
@@ -326,19 +367,23 @@ HWY_INLINE void turn_groups(const Heads<Elements>& heads, const float* row, std:
 }
 
 #if GNOMON_HOLD
-/// The same with the coefficients of all `groups` in registers.
-template <class Elements, class Arrangement, bool ahead, int groups>
-HWY_INLINE void turn_held(const Heads<Elements>& heads, const float* row, std::int64_t pairs) {
+/// The same with the coefficients of all `groups` in registers; `held`: one row for all heads.
+template <class Elements, class Arrangement, bool ahead, int groups, bool held>
+HWY_INLINE void turn_whole(const Heads<Elements>& heads, const float* row) {
   constexpr int coefficients = static_cast<int>(Arrangement::coefficients);
   const F f;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(f));
+  constexpr std::int64_t lanes = HWY_LANES(float), pairs = groups * Arrangement::vectors * lanes;
   VF k[coefficients * groups];
+  const auto load = [&]() HWY_ATTR {
 #pragma GCC unroll 16
-  for (int j = 0; j < coefficients * groups; j++) k[j] = hn::LoadU(f, row + j * lanes);
+    for (int j = 0; j < coefficients * groups; j++) k[j] = hn::LoadU(f, row + j * lanes);
+  };
+  if constexpr (held) load();
   const auto* x = heads.x;
   auto* out = heads.out;
   for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step) {
     if constexpr (ahead) prefetch_head(x, pairs);
+    if constexpr (!held) load(), row += heads.row_step;
 #pragma GCC unroll 8
     for (int g = 0; g < groups; g++) {
       const int first = coefficients * g, last = first + coefficients - 1;
@@ -346,16 +391,24 @@ HWY_INLINE void turn_held(const Heads<Elements>& heads, const float* row, std::i
     }
   }
 }
+
+template <class Elements, class Arrangement, bool ahead, int groups>
+void turn_number(const Heads<Elements>& heads, const float* row) {
+  heads.row_step == 0 ? turn_whole<Elements, Arrangement, ahead, groups, true>(heads, row)
+                      : turn_whole<Elements, Arrangement, ahead, groups, false>(heads, row);
+}
 #endif
 
 /// Turns whole groups, with the coefficients in registers where there are enough of these.
 template <class Elements, class Arrangement, bool ahead>
 HWY_INLINE void turn_all(const Heads<Elements>& heads, const float* row, std::int64_t groups, std::int64_t pairs) {
 #if GNOMON_HOLD
-  if (groups == 4) return turn_held<Elements, Arrangement, ahead, 4>(heads, row, pairs);
-  if (groups == 2) return turn_held<Elements, Arrangement, ahead, 2>(heads, row, pairs);
-  if constexpr (Arrangement::coefficients == 2) {
-    if (groups == 8) return turn_held<Elements, Arrangement, ahead, 8>(heads, row, pairs);
+  if (pairs == groups * Arrangement::vectors * static_cast<std::int64_t>(hn::Lanes(F()))) {
+    if (groups == 4) return turn_number<Elements, Arrangement, ahead, 4>(heads, row);
+    if (groups == 2) return turn_number<Elements, Arrangement, ahead, 2>(heads, row);
+    if constexpr (Arrangement::coefficients == 2) {
+      if (groups == 8) return turn_number<Elements, Arrangement, ahead, 8>(heads, row);
+    }
   }
 #endif
   turn_groups<Elements, Arrangement, ahead>(heads, row, groups, pairs);
@@ -364,10 +417,10 @@ HWY_INLINE void turn_all(const Heads<Elements>& heads, const float* row, std::in
 /// The pairs left over after the last whole group, one by one.
 template <class Elements>
 void turn_left(const Heads<Elements>& heads, const float* cosine, std::int64_t left, std::int64_t pairs, bool interleaved) {
-  const float* sine = cosine + left;
   const auto* x = heads.x;
   auto* out = heads.out;
-  for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step) {
+  for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step, cosine += heads.row_step) {
+    const float* sine = cosine + left;
     for (std::int64_t k = 0; k < left; k++) {
       const std::int64_t i = pairs - left + k, first = interleaved ? 2 * i : i, second = first + (interleaved ? 1 : pairs);
       const float a = Elements::widen(x[first]), b = Elements::widen(x[second]);
@@ -396,40 +449,45 @@ class Rotator {
     bool made = b != part_.batch_begin && !job_.positions->by_batch();
     for (const auto& tensor : job_.tensors) {
       if (job_.positions->by_head()) {
-        for (std::int64_t h = 0; h < tensor.heads; h++) {
-          fill(b, h, begin, end, tensor.reciprocal);
-          rotate_heads(tensor, b, h, h + 1, begin, end);
-        }
+        for (std::int64_t h = 0; h < tensor.heads; h++) rotate_heads(tensor, b, h, h + 1, begin, end, true);
         continue;
       }
-      if (!made || job_.log_magnitude != nullptr) fill(b, 0, begin, end, tensor.reciprocal);
-      made = true;
-      rotate_heads(tensor, b, 0, tensor.heads, begin, end);
+      rotate_heads(tensor, b, 0, tensor.heads, begin, end, !made || job_.log_magnitude != nullptr);
+      made = made || tensor.heads > 0;
     }
   }
 
-  void fill(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, bool reciprocal) {
-    for (std::int64_t t = begin; t < end; t++) rows_.fill(t - begin, b, h, t, reciprocal);
-  }
-
-  // In the order of memory: heads of a token, or tokens of a head.
-  void rotate_heads(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t h_end, std::int64_t begin, std::int64_t end) {
+  // In the order of memory: heads of a token, or tokens of a head. A row is made just before it is needed first, while memory is on its
+  // way.
+  void rotate_heads(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t h_end, std::int64_t begin, std::int64_t end,
+                    bool make) {
     const bool heads_are_nearer = std::abs(tensor.x_strides[1]) <= std::abs(tensor.x_strides[2]);
-    if (heads_are_nearer || h_end - h == 1) {
-      for (std::int64_t t = begin; t < end; t++) rotate_token(tensor, b, h, h_end - h, t, t - begin);
-      return;
-    }
-    for (; h < h_end; h++) {
-      for (std::int64_t t = begin; t < end; t++) rotate_token(tensor, b, h, 1, t, t - begin);
+    const std::int64_t together = heads_are_nearer ? h_end - h : 1;
+    for (; h < h_end; h += together) {
+      if (!make && together == 1) {
+        turn(heads_at(tensor, b, h, begin, end - begin, tensor.x_strides[2], tensor.out_strides[2], rows_.step()), 0);
+        continue;
+      }
+      for (std::int64_t t = begin; t < end; t++) {
+        if (make) rows_.fill(t - begin, b, h, t, tensor.reciprocal);
+        turn(heads_at(tensor, b, h, t, together, tensor.x_strides[1], tensor.out_strides[1], 0), t - begin);
+      }
+      make = false;
     }
   }
 
-  HWY_INLINE void rotate_token(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t number, std::int64_t t,
-                               std::int64_t row) {
-    Heads<Elements> heads{
-        static_cast<const Element*>(tensor.x) + b * tensor.x_strides[0] + h * tensor.x_strides[1] + t * tensor.x_strides[2],
-        static_cast<Element*>(tensor.out) + b * tensor.out_strides[0] + h * tensor.out_strides[1] + t * tensor.out_strides[2], number,
-        tensor.x_strides[1], tensor.out_strides[1]};
+  static HWY_INLINE Heads<Elements> heads_at(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t t,
+                                             std::int64_t number, std::int64_t x_step, std::int64_t out_step, std::int64_t row_step) {
+    const auto at = [&](const std::int64_t (&strides)[3]) { return b * strides[0] + h * strides[1] + t * strides[2]; };
+    return {static_cast<const Element*>(tensor.x) + at(tensor.x_strides),
+            static_cast<Element*>(tensor.out) + at(tensor.out_strides),
+            number,
+            x_step,
+            out_step,
+            row_step};
+  }
+
+  HWY_INLINE void turn(Heads<Elements> heads, std::int64_t row) {
     if (heads.x != heads.out && job_.head_dim != 2 * job_.pairs) copy_rest(heads);
     heads.x += job_.rotary_offset;
     heads.out += job_.rotary_offset;
