@@ -113,11 +113,11 @@ def attention(
     turned = (None, None, None, None, 0, 0, False, 1.0)
     if rotated:
         turned = _turned(q, k, rotation, query_positions, key_positions)
-    out, *rows = torch.ops.gnomon.attention.default(
-        q, k, v, bias and bias.number, mask and mask.number, mask_tensor, sink_logits, query_factors, *turned, scale, softcap
+    held = bias and bias.number, mask and mask.number
+    results = torch.ops.gnomon.attention.default(
+        q, k, v, *held, mask_tensor, sink_logits, query_factors, *turned, scale, softcap, log_sum_exp, maximum
     )
-    asked = [row for row, wanted in zip(rows, (log_sum_exp, maximum), strict=True) if wanted]
-    return (out, *asked) if asked else out
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 def attention_statistics(q, k, log_sum_exp, *, first_keys=4, window=128, distance_edges=None, mask=None, bias=None, **options):
@@ -173,11 +173,11 @@ def _check(q, k, v):
         raise ValueError(f"q, k, v: expected (B,Hq,Tq,D), (B,Hk,Tk,D) and (B,Hk,Tk,Dv), got {shapes}")
 
 
-def _fake(q, k, v, *_):
+def _fake(q, k, v, *rest):
     _check(q, k, v)
     batch, heads, tokens, _width = q.shape
     out = q.new_empty((batch, tokens, heads, v.shape[3])).transpose(1, 2)
-    return (out, *(q.new_empty((batch, heads, tokens), dtype=torch.float32) for _ in range(2)))
+    return [out, *(q.new_empty((batch, heads, tokens), dtype=torch.float32) for wanted in rest[-2:] if wanted)]
 
 
 def _floats(tensor):
@@ -207,10 +207,12 @@ def _compute(
     magnitude,
     scale,
     softcap,
+    log_sum_exp,
+    maximum,
 ):
-    out, log_sum_exp, maximum = _fake(q, k, v)
-    if not out.numel():
-        return out, log_sum_exp, maximum
+    results = _fake(q, k, v, log_sum_exp, maximum)
+    if not results[0].numel():
+        return results
     q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
     on_load = {}
     if turns is not None:
@@ -226,7 +228,7 @@ def _compute(
                 on_load[option] = (raw, _array(positions.contiguous()))
     _core.attention(
         *map(_array, (q, k, v)),
-        out=_array(out),
+        out=_array(results[0]),
         scale=scale,
         softcap=softcap,
         bias=_look_up("bias", bias),
@@ -234,13 +236,13 @@ def _compute(
         mask_tensor=_mask_array(mask_tensor),
         sink_logits=_floats(sink_logits),
         query_factors=_floats(query_factors),
-        log_sum_exp=_array(log_sum_exp),
-        maximum=_array(maximum),
+        log_sum_exp=_array(results[1]) if log_sum_exp else None,
+        maximum=_array(results[-1]) if maximum else None,
         threads=torch.get_num_threads(),
         dtype="bf16",
         **on_load,
     )
-    return out, log_sum_exp, maximum
+    return results
 
 
 class _WithoutGradient(torch.autograd.Function):
@@ -248,7 +250,7 @@ class _WithoutGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, *arguments):
-        return _below_autograd(torch.ops.gnomon.attention.default, *arguments)
+        return tuple(_below_autograd(torch.ops.gnomon.attention.default, *arguments))
 
     @staticmethod
     def backward(ctx, *_):
@@ -261,14 +263,15 @@ class _WithoutGradient(torch.autograd.Function):
 
 def _autograd(keys, *arguments):
     if any(_needs_derivative(x) for x in arguments if isinstance(x, torch.Tensor) and x.is_floating_point()):
-        return _WithoutGradient.apply(*arguments)
+        return list(_WithoutGradient.apply(*arguments))
     return _next(keys, torch.ops.gnomon.attention.default, _compute)(*arguments)
 
 
 _library.define(
     "attention(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, Tensor? mask_tensor, Tensor? sink_logits, "
     "Tensor? query_factors, Tensor? query_positions, Tensor? key_positions, Tensor? turns, Tensor? axis, int rotary_dim, "
-    "int rotary_offset, bool interleaved, float magnitude, float? scale, float? softcap) -> (Tensor, Tensor, Tensor)"
+    "int rotary_offset, bool interleaved, float magnitude, float? scale, float? softcap, "
+    "bool log_sum_exp, bool maximum) -> Tensor[]"
 )
 _library.impl("attention", _compute, "CPU")
 _library.impl("attention", _autograd, "Autograd", with_keyset=True)

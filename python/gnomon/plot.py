@@ -233,10 +233,10 @@ def attention_picture(result: dict[str, Any]) -> Figure:
         entropy, *shares = below.subplots(1, 3)
         for axes, method in zip(panels, methods, strict=True):
             mesh = _distance_map(axes, method)
-        above.colorbar(mesh, ax=list(panels), label="share of attention", format="{x:.0%}")
+        above.colorbar(mesh, ax=list(panels), label="share of a layer's attention", format="{x:.0%}")
     panels[0].set_ylabel("layer")
     _entropies(entropy, methods, result)
-    names = (f"on the first {first['first_keys']} keys", f"on the nearest {first['window']} keys")
+    names = (f"share on the first {first['first_keys']} keys", f"share on the nearest {first['window']}")
     for axes, name, key in zip(shares, names, ("first_mass", "window_mass"), strict=True):
         for index, method in enumerate(methods):
             layers = method["attention"]["layers"]
@@ -273,11 +273,11 @@ def _distance_map(axes: Axes, method: dict[str, Any]) -> Any:
     ends = numpy.arange(len(layers) + 1) - 0.5
     # A square root, for most of attention lies in a few bins; one scale for all, so that panels compare.
     mesh = axes.pcolormesh(numpy.arange(len(edges)), ends, shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), rasterized=True)
-    shown = range(0, len(edges), 2)
-    axes.set_xticks([bin + 0.5 for bin in shown if bin < len(edges) - 1], [str(edges[bin]) for bin in shown if bin < len(edges) - 1])
+    shown = range(0, len(edges), 2)  # a bin reaches from its edge to the next
+    axes.set_xticks(shown, [str(edges[edge]) for edge in shown])
     axes.tick_params(axis="x", labelrotation=45)
     axes.grid(visible=False)
-    axes.set_title(method["method"])
+    axes.set_title(f"{method['method']}: where each layer looks")
     axes.set_xlabel("how far back (tokens)")
     return mesh
 
@@ -292,7 +292,7 @@ def _entropies(axes: Axes, methods: Sequence[dict[str, Any]], result: dict[str, 
         axes.fill_between(x, values.min(0), values.max(0), color=_colour(index), alpha=0.08, linewidth=0)
     axes.set_xlim(0, result["tokens"])
     axes.set_ylim(bottom=0)
-    axes.set_title("entropy, mean and range of layers")
+    axes.set_title("entropy by position")
     axes.set_xlabel("position in the text (tokens)")
     axes.set_ylabel("nats")
     if (trained := result["model"]["trained_length"]) and trained < result["tokens"]:

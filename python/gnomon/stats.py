@@ -26,6 +26,7 @@ EXAMPLES = """\
 examples:
   gnomon stats model.gguf --text book.txt
   gnomon stats model.gguf --text book.txt --tokens 12288 --method none --method yarn:2 --output attention.png
+  gnomon stats model.gguf --text book.txt --tokens 12288 --method none --method yarn:2 --task passkey
   gnomon stats ./Qwen3-0.6B --text book.txt --json
 
 exit codes: 0 done; 2 wrong use or unreadable input; 130 interrupted, with what was finished reported.
@@ -57,7 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_common(parser, 2048)
     parser.add_argument("--output", type=_picture, metavar="FILE", help="a picture of it; ends in .png or .svg")
-    parser.set_defaults(task=["loss"], attention="gnomon", seed=0)
+    parser.add_argument(
+        "--task",
+        action="append",
+        default=["loss"],
+        choices=("passkey", "repeat"),
+        help="ask questions too, and how attention answers; repeatable",
+    )
+    parser.set_defaults(attention="gnomon", seed=0)
     return parser
 
 

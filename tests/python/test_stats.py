@@ -9,10 +9,11 @@ import numpy
 import pytest
 
 from gnomon import plot
-from gnomon.eval.attention import MEANS, Watch
+from gnomon.eval.attention import Watch
 from gnomon.eval.checkpoint import Checkpoint
 from gnomon.eval.context import Context
 from gnomon.eval.errors import UsageError
+from gnomon.eval.result import ATTENTION_MEANS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -67,7 +68,7 @@ def test_statistics_are_those_of_eager_weights(tiny_model, family, chunk):
         assert layer["mass_by_distance"] == pytest.approx(shares, abs=1e-4)
         assert layer["bins"][1]["entropy"] == pytest.approx(entropy[:, 16:32].mean(), abs=1e-4)
         assert numpy.mean([head["entropy"] for head in layer["kv_heads"]]) == pytest.approx(layer["entropy"])
-        assert set(MEANS) < set(layer["kv_heads"][0])
+        assert set(ATTENTION_MEANS) < set(layer["kv_heads"][0])
 
 
 def test_the_model_is_left_as_it_was(tiny_model):
@@ -122,12 +123,15 @@ def test_stats_prints_tables_and_writes_a_picture(arguments, tmp_path, capsys):
     from gnomon.stats import main
 
     picture, data = tmp_path / "attention.png", tmp_path / "result.json"
-    methods = ["--method", "none", "--method", "linear:2"]
+    methods = ["--method", "none", "--method", "linear:2", "--task", "repeat"]
     assert main([*arguments, *methods, "--output", str(picture), "--json", str(data)]) == 0
     out, err = capsys.readouterr()
     assert out.count("attention by layer") == 2
+    assert re.search(r"repeat: .*; H: entropy of the attention that answers", out)
+    assert len(re.findall(r"→ \d+\.\d\d  H \d\.\d\d", out)) == 4  # asked at 64 and at 100
     assert re.search(r"layer .* entropy \(nats\) .* first 4 keys .* nearest 128 keys", out)
     assert "\x1b" not in out
+    assert out.count(" mean │") == 2
     assert str(picture) in err
     assert picture.read_bytes().startswith(b"\x89PNG")
     result = json.loads(data.read_text())

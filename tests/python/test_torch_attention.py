@@ -154,10 +154,10 @@ def test_any_strides_and_the_memory_of_the_result():
 def test_opcheck():
     mask, bias = causal(), gnomon.torch.Bias([gnomon.SlopeBias(SLOPES), gnomon.DistanceBias(numpy.ones((4, 3), numpy.float32), -1)])
     unturned = (None, None, None, None, 0, 0, False, 1.0)
-    torch.library.opcheck(OPERATOR, (*inputs(), bias.number, mask.number, None, torch.zeros(4), None, *unturned, None, 5.0))
+    torch.library.opcheck(OPERATOR, (*inputs(), bias.number, mask.number, None, torch.zeros(4), None, *unturned, None, 5.0, False, True))
     seen = torch.ones(7, dtype=torch.bool)
     turns = (torch.arange(5), torch.arange(14).view(2, 7), ROTATION.turns, None, 8, 0, False, 1.5)
-    torch.library.opcheck(OPERATOR, (*inputs(torch.bfloat16), None, None, seen, None, torch.ones(2, 5), *turns, 0.3, None))
+    torch.library.opcheck(OPERATOR, (*inputs(torch.bfloat16), None, None, seen, None, torch.ones(2, 5), *turns, 0.3, None, True, True))
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -204,7 +204,7 @@ def test_masks_live_as_long_as_they_are_kept():
     number = mask.number
     del mask
     with pytest.raises(RuntimeError, match="mask: the object it was made as does not exist any more"):
-        OPERATOR(*inputs(), None, number, None, None, None, None, None, None, None, 0, 0, False, 1.0, None, None)
+        OPERATOR(*inputs(), None, number, None, None, None, None, None, None, None, 0, 0, False, 1.0, None, None, False, False)
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ import gnomon.torch
 
 from .checkpoint import Checkpoint
 from .errors import UsageError
+from .result import ATTENTION_MEANS
 
 #: The first keys of a text, on which attention rests that has nothing to look for (Xiao et al. 2023, arXiv:2309.17453).
 FIRST_KEYS = 4
 #: Keys that count as near a query, its own included.
 WINDOW = 128
-MEANS = ("entropy", "maximum", "mean_distance", "first_mass", "window_mass")
 
 
 class Watch:
@@ -50,10 +50,10 @@ class Watch:
     def _measure(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, log_sum_exp: torch.Tensor, **options: Any) -> None:
         wanted = {"first_keys": FIRST_KEYS, "window": WINDOW, "distance_edges": self._edges}
         measured = gnomon.torch.attention_statistics(q, k, log_sum_exp, **wanted, **options)
-        means = numpy.stack([getattr(measured, name)[0] for name in MEANS])  # (means, heads, queries)
+        means = numpy.stack([getattr(measured, name)[0] for name in ATTENTION_MEANS])  # (means, heads, queries)
         groups = k.shape[1], q.shape[1] // k.shape[1]
         masses = measured.mass_by_distance[0].reshape(*groups, -1).mean(1)
-        self._pass[module.layer_idx].append((means.reshape(len(MEANS), *groups, -1).mean(2), masses))
+        self._pass[module.layer_idx].append((means.reshape(len(ATTENTION_MEANS), *groups, -1).mean(2), masses))
 
     def keep(self) -> None:
         """The last pass read the text."""
@@ -95,4 +95,4 @@ class Watch:
 
 
 def _means(rows: numpy.ndarray) -> dict[str, float]:
-    return {name: row.mean(dtype=numpy.float64).item() for name, row in zip(MEANS, rows, strict=True)}
+    return {name: row.mean(dtype=numpy.float64).item() for name, row in zip(ATTENTION_MEANS, rows, strict=True)}

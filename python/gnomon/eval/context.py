@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -42,22 +40,6 @@ class Context:
         self._cache.crop(-len(question))
         self.length -= len(question)
         return logits
-
-
-@contextlib.contextmanager
-def additive_masks() -> Iterator[None]:
-    """torch's attention makes numbers of a boolean mask, in every layer; here they are made once a pass."""
-    from transformers import masking_utils
-
-    def additive(**given: Any) -> torch.Tensor | None:
-        mask = masking_utils.sdpa_mask(**given)
-        return mask if mask is None else torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
-
-    masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["sdpa"] = additive
-    try:
-        yield
-    finally:
-        del masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["sdpa"]
 
 
 def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

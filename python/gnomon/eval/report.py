@@ -129,7 +129,12 @@ def _repeat(result: dict[str, Any]) -> list[str]:
             "that finds the phrase predicts it with almost no loss; one that does not find it predicts no better than at "
             "first sight (dashed, the mean).",
         ),
-        _retrieval_table(result, "repeat", rows, "Loss in nats per token, first sight → second."),
+        _retrieval_table(
+            result,
+            "repeat",
+            rows,
+            "Loss in nats per token, first sight → second; H: entropy of the attention that answers, where measured.",
+        ),
     ]
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .checkpoint import Text
 
 SCHEMA = 1
+#: What is measured of the attention of each query (docs/stats.md), as its means are called.
+ATTENTION_MEANS = ("entropy", "maximum", "mean_distance", "first_mass", "window_mass")
 
 
 @dataclasses.dataclass(frozen=True)

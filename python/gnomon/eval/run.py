@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from typing import Protocol
@@ -13,7 +14,7 @@ import gnomon.hf
 
 from .attention import Watch
 from .checkpoint import Checkpoint
-from .context import Context, additive_masks, token_losses
+from .context import Context, token_losses
 from .errors import UsageError
 from .methods import Method, rules
 from .result import Answer, Evaluation, MethodResult
@@ -48,7 +49,7 @@ def evaluate(evaluation: Evaluation, checkpoint: Checkpoint, methods: list[Metho
                     for reading in readings:
                         watch = Watch(checkpoint, len(reading.ids)) if evaluation.attention == "gnomon" else None
                         try:
-                            with watch or additive_masks():
+                            with watch or contextlib.nullcontext():
                                 _run(result, checkpoint, reading, evaluation.chunk, watch, cost, observer)
                         finally:
                             if watch and result.attention is None:

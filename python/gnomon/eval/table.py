@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from .result import mean_loss
+from .result import ATTENTION_MEANS, mean_loss
 
 #: Wide enough for every column when the output is a file or a pipe.
 FILE_WIDTH = 200
@@ -18,6 +19,7 @@ TITLES = {
     "repeat": "repeat: loss of a phrase that is asked for again, at first sight → now (nats per token)",
     "passkey": "passkey: hidden numbers found, and their loss (nats per digit; guessing is 2.30)",
 }
+ENTROPY = "; H: entropy of the attention that answers"
 
 
 def print_tables(result: dict[str, Any], console: Console) -> None:
@@ -27,17 +29,17 @@ def print_tables(result: dict[str, Any], console: Console) -> None:
     if any(method["bins"] for method in result["methods"]):
         console.print("\nLoss by position, in nats per token (lower is better)")
         console.print(loss_table(result))
-    for task, title in TITLES.items():
-        if rows := retrieval_rows(result, task):
-            console.print(f"\n{title}")
-            console.print(retrieval_table(result, task, rows))
     print_attention(result, console)
 
 
 def print_attention(result: dict[str, Any], console: Console) -> None:
-    """Prints where attention looks, a table of layers for each method."""
+    """Prints what was retrieved, and where attention looks, a table of layers for each method."""
     if not console.is_terminal:
         console.width = FILE_WIDTH
+    for task, title in TITLES.items():
+        if rows := retrieval_rows(result, task):
+            console.print(f"\n{title}{ENTROPY if result['attention'] == 'gnomon' else ''}")
+            console.print(retrieval_table(result, task, rows))
     for method in result["methods"]:
         if method["attention"]:
             console.print(f"\n{method['method']}: attention by layer, means over {result['tokens']} tokens")
@@ -45,11 +47,18 @@ def print_attention(result: dict[str, Any], console: Console) -> None:
 
 
 def attention_table(attention: dict[str, Any]) -> Table:
+    """A row for each layer, and their mean."""
     table = Table()
     near = (f"first {attention['first_keys']} keys", f"nearest {attention['window']} keys")
-    for title in ("layer", "entropy (nats)", "greatest weight", "tokens back (mean)", *near, "half of it within"):
+    for title in ("layer", "entropy (nats)", "greatest weight", "tokens back (mean)", *near, "half within (tokens)"):
         table.add_column(title, justify="right")
-    for layer in attention["layers"]:
+    layers = attention["layers"]
+    mean = {name: statistics.fmean(layer[name] for layer in layers) for name in ATTENTION_MEANS}
+    mean |= {
+        "layer": "mean",
+        "mass_by_distance": [statistics.fmean(bin) for bin in zip(*(layer["mass_by_distance"] for layer in layers), strict=True)],
+    }
+    for layer in [*layers, mean]:
         table.add_row(
             str(layer["layer"]),
             f"{layer['entropy']:.2f}",
@@ -58,6 +67,7 @@ def attention_table(attention: dict[str, Any]) -> Table:
             f"{layer['first_mass']:.0%}",
             f"{layer['window_mass']:.0%}",
             f"{_half_within(attention['distance_edges'], layer['mass_by_distance'])}",
+            end_section=layer is layers[-1],
         )
     return table
 
@@ -108,9 +118,9 @@ def retrieval_table(result: dict[str, Any], task: str, rows: Iterable[tuple[int,
 def retrieval_cell(method: dict[str, Any], task: str, asked_at: int, distance: int) -> str:
     for row in method["retrieval"]:
         if (row["task"], row["asked_at"], row["distance"]) == (task, asked_at, distance):
-            if task == "repeat":
-                return f"{row['first_loss']:.2f} → {row['loss']:.2f}"
             entropy = f"  H {row['entropy']:.2f}" if "entropy" in row else ""
+            if task == "repeat":
+                return f"{row['first_loss']:.2f} → {row['loss']:.2f}{entropy}"
             return f"{row['right']}/{row['questions']}  {row['loss']:.2f}{entropy}"
     return "–"
 
