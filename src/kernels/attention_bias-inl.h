@@ -35,24 +35,34 @@ HWY_INLINE void change_scores(const Tile& tile, const Change& change) {
 class Finish {
  public:
   Finish(const Tile& tile, int c, bool last)
-      : tile_(tile), c_(c), last_(last), edge_(last && tile.has_edge(0, tile.keys)), most_(hn::Load(F(), tile.maximum + c * lanes)) {}
+      : tile_(tile),
+        scores_(tile.at(0, c)),
+        c_(c),
+        last_(last),
+        edge_(last && tile.has_edge(0, tile.keys)),
+        most_(hn::Load(F(), tile.maximum + c * lanes)),
+        most_before_(most_) {}
   ~Finish() {
-    if (last_) hn::Store(most_, F(), tile_.maximum + c_ * lanes);
+    if (last_) hn::Store(hn::Max(most_, most_before_), F(), tile_.maximum + c_ * lanes);
   }
   Finish(const Finish&) = delete;
   Finish& operator=(const Finish&) = delete;
 
+  HWY_INLINE void add(VF bias, std::int64_t row) { store(hn::Add(bias, hn::Load(F(), scores_ + row * score_stride)), row); }
   HWY_INLINE void store(VF score, std::int64_t row) {
     if (edge_) score = hn::IfThenElse(visible(*tile_.lists, c_, tile_.key + row), score, hn::Set(F(), minus_infinity));
-    most_ = hn::Max(score, most_);
-    hn::Store(score, F(), tile_.at(row, c_));
+    const VF most = hn::Max(score, most_before_);  // two maxima in turn: neither waits for the row before
+    most_before_ = most_;
+    most_ = most;
+    hn::Store(score, F(), scores_ + row * score_stride);
   }
 
  private:
   const Tile& tile_;
+  float* scores_;
   int c_;
   bool last_, edge_;
-  VF most_;
+  VF most_, most_before_;
 };
 
 inline void cap_scores(const Tile& tile, double cap) {
@@ -127,20 +137,33 @@ class FireWalk {
     }
   }
 
-  /// The value at the logarithms of the distances of the lanes.
-  HWY_INLINE VF at(VF logs) {
+  /// Adds the values of rows from `row` on, whose logarithms of distances are `step` apart, up to where a lane must step down before it
+  /// goes on. Returns that row. No call is within the loop, so that its vectors stay in registers.
+  HWY_INLINE std::int64_t follow(std::int64_t row, std::int64_t end, const float* logs, std::int64_t step, Finish& finish) {
     const F f;
-    const VF x = hn::Mul(logs, inverse_);
-    if (HWY_UNLIKELY(!hn::AllFalse(f, hn::Lt(x, hn::Load(f, from_))))) step_down(x);
-    return hn::MulAdd(hn::Load(f, slope_), hn::Sub(x, hn::Load(f, from_)), hn::Load(f, value_));
+    const VF inverse = inverse_;
+    logs += row * step;
+    VF x = hn::Mul(hn::LoadU(f, logs), inverse);
+    const auto below = hn::Lt(x, hn::Load(f, from_));
+    if (!hn::AllFalse(f, below)) step_down(x, below);
+    const VF from = hn::Load(f, from_), slope = hn::Load(f, slope_), value = hn::Load(f, value_);
+    do {
+      finish.add(hn::MulAdd(slope, hn::Sub(x, from), value), row);
+      if (++row == end) break;
+      logs += step;
+      x = hn::Mul(hn::LoadU(f, logs), inverse);
+    } while (HWY_LIKELY(hn::AllFalse(f, hn::Lt(x, from))));
+    return row;
   }
 
  private:
-  HWY_NOINLINE void step_down(VF logs) {
-    HWY_ALIGN float x[lanes];
-    hn::Store(logs, F(), x);
-    for (int lane = 0; lane < lanes; lane++) {
-      if (x[lane] < from_[lane] && piece_[lane] > 0) enter(lane, x[lane], piece_[lane] - 1);
+  HWY_NOINLINE void step_down(VF x, hn::Mask<F> below) {
+    HWY_ALIGN float by_lane[lanes];
+    hn::Store(x, F(), by_lane);
+    while (!hn::AllFalse(F(), below)) {  // seldom more than one
+      const auto lane = static_cast<int>(hn::FindFirstTrue(F(), below));
+      if (piece_[lane] > 0) enter(lane, by_lane[lane], piece_[lane] - 1);
+      below = hn::AndNot(hn::FirstN(F(), static_cast<std::size_t>(lane) + 1), below);
     }
   }
   void enter(int lane, float x, std::size_t piece) {
@@ -159,21 +182,19 @@ class FireWalk {
 /// inverse: (block_lanes), of the lengths of the queries. logs: scratch of block_lanes + tile_keys.
 inline void add_fire(const Tile& tile, const FireTable& table, std::int64_t head, const float* inverse, bool consecutive, float* logs,
                      bool last) {
-  const F f;
-  HWY_ALIGN float by_lane[lanes];
-  const std::int64_t last_key = tile.key + tile.keys - 1, number = block_lanes + tile.keys - 1;
-  if (consecutive) {
-    for (std::int64_t x = 0; x < number; x++) logs[x] = table.log_of(tile.lists->diagonal[0] - last_key + x);
-  }
+  HWY_ALIGN float by_lane[tile_keys * lanes];
+  if (consecutive) table.read_logs(tile.lists->diagonal[0] - tile.key - tile.keys + 1, block_lanes + tile.keys - 1, logs);
   for (int c = 0; c < vectors; c++) {
-    const auto logs_at = [&](std::int64_t row) HWY_ATTR {
-      if (consecutive) return hn::LoadU(f, logs + tile.keys - 1 + c * lanes - row);
-      for (int lane = 0; lane < lanes; lane++) by_lane[lane] = table.log_of(tile.lists->diagonal[c * lanes + lane] - tile.key - row);
-      return hn::Load(f, by_lane);
-    };
-    FireWalk walk(table.head(head), inverse + c * lanes, logs_at(0));
+    const float* first = logs + tile.keys - 1 + c * lanes;
+    if (!consecutive) {
+      for (std::int64_t i = 0; i < tile.keys * lanes; i++)
+        by_lane[i] = table.log_of(tile.lists->diagonal[c * lanes + i % lanes] - tile.key - i / lanes);
+      first = by_lane;
+    }
+    const std::int64_t step = consecutive ? -1 : lanes;
+    FireWalk walk(table.head(head), inverse + c * lanes, hn::LoadU(F(), first));
     Finish finish(tile, c, last);
-    for (std::int64_t row = 0; row < tile.keys; row++) finish.store(hn::Add(hn::Load(f, tile.at(row, c)), walk.at(logs_at(row))), row);
+    for (std::int64_t row = 0; row < tile.keys;) row = walk.follow(row, tile.keys, first, step, finish);
   }
 }
 
@@ -191,6 +212,9 @@ class GridRuns {
       starts_[number_++] = start;
     }
   }
+
+  /// Where one load gives all values of a key but the class token, at key index 0; null where it does not.
+  const float* only_run() const { return number_ == 1 && class_lane_ < 0 ? offsets_ + starts_[0] : nullptr; }
 
   HWY_INLINE VF at(std::int32_t key_index, bool class_key) const {
     const F f;
@@ -214,16 +238,15 @@ class GridRuns {
 };
 
 inline void add_grid(const Tile& tile, const GridTable& table, std::int64_t head, bool last) {
-  const F f;
-  std::int32_t key_index[tile_keys];
-  for (std::int64_t row = 0; row < tile.keys; row++) key_index[row] = table.key_index(tile.key + row);
+  const std::int32_t* key_index = table.key_indices(tile.key);
   for (int c = 0; c < vectors; c++) {
     const GridRuns runs(table, head, tile.lists->diagonal + c * lanes);
     Finish finish(tile, c, last);
-    for (std::int64_t row = 0; row < tile.keys; row++) {
-      const VF values = runs.at(key_index[row], table.class_token() && tile.key + row == 0);
-      finish.store(hn::Add(hn::Load(f, tile.at(row, c)), values), row);
-    }
+    const float* from = runs.only_run();
+    const bool class_key = table.class_token() && tile.key == 0;
+    const std::int64_t others = from == nullptr ? tile.keys : class_key ? 1 : 0;
+    for (std::int64_t row = 0; row < others; row++) finish.add(runs.at(key_index[row], class_key && row == 0), row);
+    for (std::int64_t row = others; row < tile.keys; row++) finish.add(hn::LoadU(F(), from - key_index[row]), row);
   }
 }
 

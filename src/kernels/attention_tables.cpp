@@ -60,20 +60,31 @@ float FireTable::log_of(std::int64_t distance) const {
   return static_cast<float>(std::log(c_ * static_cast<double>(distance) + 1));
 }
 
+void FireTable::read_logs(std::int64_t distance, std::int64_t number, float* to) const {
+  const std::int64_t kept = static_cast<std::int64_t>(logs_.size()), after = std::clamp<std::int64_t>(-distance, 0, number),
+                     known = std::clamp<std::int64_t>(kept - distance, after, number);
+  std::fill_n(to, after, 0.0f);
+  if (known > after) std::copy_n(logs_.data() + distance + after, known - after, to + after);
+  for (std::int64_t i = known; i < number; i++) to[i] = log_of(distance + i);
+}
+
 float FireTable::inverse_length(std::int64_t position) const {
   const double length = std::max(threshold_, static_cast<double>(position));
   return static_cast<float>(1 / std::max(std::log(c_ * length + 1), epsilon_));
 }
 
 GridTable::GridTable(const GridBias& bias, std::int64_t room)
-    : width_(bias.width),
-      cells_(bias.height * bias.width),
-      offsets_((2 * bias.height - 1) * (2 * bias.width - 1)),
+    : offsets_((2 * bias.height - 1) * (2 * bias.width - 1)),
       room_(room),
       stride_(offsets_ + (bias.class_token ? 3 : 0) + 2 * room),
       centre_(static_cast<std::int32_t>((bias.height - 1) * (2 * bias.width - 1) + bias.width - 1)),
       class_token_(bias.class_token),
-      values_(static_cast<std::size_t>(bias.heads * stride_)) {
+      values_(static_cast<std::size_t>(bias.heads * stride_)),
+      key_indices_(static_cast<std::size_t>(bias.height * bias.width + (bias.class_token ? 1 : 0))) {
+  auto* index = key_indices_.data() + (bias.class_token ? 1 : 0);
+  for (std::int64_t y = 0; y < bias.height; y++) {
+    for (std::int64_t x = 0; x < bias.width; x++) *index++ = static_cast<std::int32_t>(y * (2 * bias.width - 1) + x);
+  }
   const std::int64_t number = stride_ - 2 * room;
   for (std::int64_t h = 0; h < bias.heads; h++) {
     for (std::int64_t i = 0; i < number; i++) {
@@ -83,9 +94,8 @@ GridTable::GridTable(const GridBias& bias, std::int64_t room)
   }
 }
 
-std::int32_t GridTable::key_index(std::int64_t key) const {
-  const std::int64_t cell = std::clamp<std::int64_t>(key - (class_token_ ? 1 : 0), 0, cells_ - 1);
-  return static_cast<std::int32_t>(cell / width_ * (2 * width_ - 1) + cell % width_);
+std::int32_t GridTable::query_index(std::int64_t query) const {
+  return centre_ + *key_indices(std::clamp<std::int64_t>(query, 0, static_cast<std::int64_t>(key_indices_.size()) - 1));
 }
 
 }  // namespace gnomon::kernels

@@ -22,6 +22,8 @@ class FireTable {
   const Head& head(std::int64_t h) const { return heads_[static_cast<std::size_t>(h)]; }
   /// ln(c d + 1); 0 for keys after the query.
   float log_of(std::int64_t distance) const;
+  /// The same at `number` distances from `distance` up.
+  void read_logs(std::int64_t distance, std::int64_t number, float* to) const;
   /// What that is multiplied by, for a query at a position.
   float inverse_length(std::int64_t position) const;
 
@@ -40,15 +42,16 @@ class GridTable {
   /// The values of query 0, key 0 and 0 to itself.
   const float* class_values(std::int64_t head) const { return offsets(head) + offsets_; }
   bool class_token() const { return class_token_; }
-  /// The offset of a query and a key stands at query_index(query) - key_index(key).
-  std::int32_t query_index(std::int64_t query) const { return key_index(query) + centre_; }
-  std::int32_t key_index(std::int64_t key) const;
+  /// The offset of a query and a key stands at query_index(query) - key_indices(key)[0].
+  std::int32_t query_index(std::int64_t query) const;
+  const std::int32_t* key_indices(std::int64_t key) const { return key_indices_.data() + key; }
 
  private:
-  std::int64_t width_, cells_, offsets_, room_, stride_;
+  std::int64_t offsets_, room_, stride_;
   std::int32_t centre_;
   bool class_token_;
   std::vector<float> values_;
+  std::vector<std::int32_t> key_indices_;  // (keys); that of the class token is not used
 };
 
 }  // namespace gnomon::kernels
