@@ -58,7 +58,11 @@ void print_layers(Output& out, const LayerComparison& compared, bool several_par
   const bool equal = compared.differences.empty();
   out.print("\n{}layers {}: {}\n", several_parts ? printable(compared.part) + " " : "", layer_ranges(compared.layers),
             equal ? styled(Style::good, "equal") : styled(Style::warning, "different"));
-  if (!equal) print_differences(out, compared.differences);
+  if (!equal && compared.differences.front().field == "layer") {
+    out.print("  only {} has them\n", compared.differences.front().a == "null" ? "B" : "A");
+  } else if (!equal) {
+    print_differences(out, compared.differences);
+  }
   if (compared.drift) print_drift(out, *compared.drift);
   for (const auto& note : compared.notes) out.print("  {} {}\n", styled(Style::note, "note:"), printable(note));
 }

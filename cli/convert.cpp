@@ -7,6 +7,7 @@
 
 #include "gnomon/analysis.hpp"
 #include "output.hpp"
+#include "rows.hpp"
 #include "source.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
@@ -34,8 +35,7 @@ Conversion convert_source(const Options& options, const RotarySource& source) {
 
 std::string layers_text(const std::vector<int>& layers) {
   if (layers.empty()) return "";
-  if (layers.size() == 1) return fmt::format("layer {}: ", layers.front());
-  return fmt::format("{} layers from {}: ", layers.size(), layers.front());
+  return fmt::format("{} {}: ", layers.size() == 1 ? "layer" : "layers", layer_ranges(layers));
 }
 
 std::string cost_text(const Loss& loss) {

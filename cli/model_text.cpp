@@ -40,21 +40,22 @@ std::string model_text(const Model& model) {
   return row_of(parts);
 }
 
-/// The fields of a rule that are not at their default, in its order.
+/// The fields of a rule, or those that are not at their default, in its order.
+enum class Fields { all, unusual };
 template <class List>
-void add_fields(const List& list, std::vector<std::string>& parts) {
+void add_fields(const List& list, Fields which, std::vector<std::string>& parts) {
   const auto add = [&](const auto& field, const auto& rule) {
     using Rule = std::remove_cvref_t<decltype(rule)>;
     const auto& value = rule.*field.member;
     using Value = std::remove_cvref_t<decltype(value)>;
-    if (!field.required && value == Rule{}.*field.member) return;
+    if (which == Fields::unusual && !field.required && value == Rule{}.*field.member) return;
     if constexpr (std::is_enum_v<Value>) {
       parts.push_back(fmt::format("{} {}", spoken(field.name), enum_names<Value>[static_cast<std::size_t>(value)]));
     } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-      parts.push_back(fmt::format("{} {}", spoken(field.name), *value));
+      if (value) parts.push_back(fmt::format("{} {}", spoken(field.name), *value));
     } else if constexpr (std::is_same_v<Value, std::vector<double>>) {
       const auto [least, greatest] = std::minmax_element(value.begin(), value.end());
-      if (!value.empty()) parts.push_back(fmt::format("{} {} to {}", spoken(field.name), *least, *greatest));
+      if (!value.empty()) parts.push_back(fmt::format("{} {:.6g} to {:.6g}", spoken(field.name), *least, *greatest));
     } else {
       parts.push_back(fmt::format("{} {}", spoken(field.name), value));
     }
@@ -65,7 +66,7 @@ void add_fields(const List& list, std::vector<std::string>& parts) {
 std::string rule_text(const RotarySpec& spec) {
   std::vector<std::string> parts;
   if (spec.theta > 0) parts.push_back(fmt::format("theta {}", spec.theta));
-  add_fields(spec.rule, parts);
+  add_fields(spec.rule, Fields::unusual, parts);
   if (spec.rotary_dim != spec.head_dim) parts.push_back(fmt::format("{} of {} channels", spec.rotary_dim, spec.head_dim));
   if (spec.rotary_offset != 0) parts.push_back(fmt::format("from channel {}", spec.rotary_offset));
   if (spec.axes > 1) parts.push_back(fmt::format("{} axes", spec.axes));
@@ -81,13 +82,13 @@ std::string rule_text(const RotarySpec& spec) {
 
 std::string rule_text(const AbsoluteSpec& spec) {
   std::vector<std::string> parts;
-  add_fields(spec.rule, parts);
+  add_fields(spec.rule, Fields::unusual, parts);
   return fmt::format("{}   {}", rule_name(spec.rule), row_of(parts));
 }
 
 std::string rule_text(const BiasRule& rule) {
   std::vector<std::string> parts;
-  add_fields(rule, parts);
+  add_fields(rule, Fields::all, parts);  // its defaults are the field's, and few know them
   return fmt::format("{}   {}", rule_name(rule), row_of(parts));
 }
 
@@ -141,11 +142,16 @@ std::string context_text(const Model& model) {
   return parts.empty() ? "not stated" : row_of(parts);
 }
 
-std::string turns_text(const Frequencies& scaled, const Model& model) {
+/// The length the file is for; none for the towers of images and sound, whose positions are patches and frames.
+std::optional<std::int64_t> length_of(const Model& model, const LayerGroup& group) {
+  if (group.part == "vision" || group.part == "audio") return std::nullopt;
+  return model.declared ? model.declared : model.derived ? model.derived : model.original;
+}
+
+std::string turns_text(const Frequencies& scaled, std::optional<std::int64_t> length) {
   const auto wavelength = scaled.wavelength();
   const double longest = *std::max_element(wavelength.begin(), wavelength.end());
   std::string text = "longest wavelength " + (std::isfinite(longest) ? grouped(longest) + " positions" : "infinite");
-  const auto length = model.declared ? model.declared : model.derived ? model.derived : model.original;
   if (!length) return text;
   const auto slow = static_cast<int>(wavelength.size()) - pairs_with_a_turn(scaled, *length);
   return text + fmt::format(": {} of {} pairs never complete a turn in {}", slow, wavelength.size(), *length);
@@ -209,12 +215,19 @@ std::vector<std::string> origin_texts(const std::map<std::string, Origin>& origi
   return texts;
 }
 
-void print_rotary(Output& out, const RotarySpec& spec, const Model& model) {
+/// Rules that depend on the length make other numbers for long sequences than for short ones.
+void print_rotary(Output& out, const LayerGroup& group, const Model& model) {
+  const RotarySpec& spec = *group.spec.rotary;
   row(out, "rotary", rule_text(spec));
   try {
-    const Frequencies scaled = frequencies(spec);
-    row(out, "scaling", scaling_text(scaled));
-    row(out, "turns", turns_text(scaled, model));
+    const auto length = length_of(model, group);
+    const auto longest = length ? std::max(length, model.derived) : length;
+    const Frequencies shortly = frequencies(spec), at_length = frequencies(spec, Numerics::exact, length);
+    const Frequencies at_longest = frequencies(spec, Numerics::exact, longest);
+    const bool grows = shortly.inv_freq != at_longest.inv_freq;
+    row(out, "scaling", (grows ? "short sequences: " : "") + scaling_text(shortly));
+    if (grows) row(out, "", fmt::format("at {}: {}", *longest, scaling_text(at_longest)));
+    row(out, "turns", turns_text(at_length, length));
   } catch (const Error& error) {
     row(out, "numbers", styled(Style::error, fmt::format("cannot be made: {}", printable(error.what()))));
   }
@@ -352,7 +365,7 @@ void print_group(Output& out, std::size_t index, const Model& model) {
   if (group.spec.absolute) row(out, "absolute", rule_text(*group.spec.absolute));
   if (group.spec.bias) row(out, "bias", rule_text(*group.spec.bias));
   if (group.spec.rotary) {
-    print_rotary(out, *group.spec.rotary, model);
+    print_rotary(out, group, model);
   } else {
     row(out, "rotary", declares_rotation(group) ? styled(Style::error, "no numbers can be made; see the doubts") : "none");
   }

@@ -54,7 +54,7 @@ std::string doubt_text(const Doubt& doubt) {
     if (doubt.message.find(key) == std::string::npos) unnamed.push_back(printable(key));
   }
   if (!unnamed.empty()) text += fmt::format(" [{}]", joined(unnamed));
-  if (doubt.cost) text += ". In an engine that reads it otherwise, " + cost_text(*doubt.cost);
+  if (const auto cost = doubt.cost()) text += ". In an engine that reads it otherwise, " + cost_text(*cost);
   return text;
 }
 

@@ -44,17 +44,31 @@ class Parts {
   void each(Visitor&& visit) {
     for (std::size_t first = 0; first < positions_.size(); first += rows_) {
       const Positions part = positions_.part(first, std::min(rows_, positions_.size() - first));
-      if (!last_ || first != last_first_) last_ = rotary_table(frequencies_, part, dtype_);
+      if (!last_ || first != last_first_) last_ = rotary_table(frequencies_, on_every_axis(part), dtype_);
       last_first_ = first;
       visit(part, *last_);
     }
   }
 
  private:
+  /// Several position axes stand at the same place, as for text; a range does so by itself.
+  Positions on_every_axis(const Positions& part) {
+    const int axes = position_axes(frequencies_.spec);
+    const auto repeat = [axes](const auto& values, auto& all) {
+      all.clear();
+      for (int axis = 0; axis < axes; axis++) all.insert(all.end(), values.begin(), values.end());
+    };
+    if (const auto* ids = std::get_if<Ids>(&part)) return repeat(ids->values, ids_), Ids{ids_};
+    if (const auto* reals = std::get_if<Reals>(&part)) return repeat(reals->values, reals_), Reals{reals_};
+    return part;
+  }
+
   const Frequencies& frequencies_;
   const PositionList& positions_;
   DType dtype_;
   std::size_t rows_;
+  std::vector<std::int64_t> ids_;
+  std::vector<double> reals_;
   std::optional<RotaryTable> last_;  // a table of one part is made once though cos and sin are written one after the other
   std::size_t last_first_ = 0;
 };

@@ -82,7 +82,7 @@ Verb add_verify(CLI::App& root) {
   auto* app =
       root.add_subcommand("verify", "Whether an engine's numbers agree with a golden file, and which known mistake explains them if not");
   const auto options = std::make_shared<Options>();
-  app->add_option("VALUES", options->values, "JSON, npy or CSV: frequencies, a table of cos and sin, or a rotated vector")
+  app->add_option("VALUES", options->values, "JSON, npy, CSV or safetensors: frequencies, a table of cos and sin, or a rotated vector")
       ->type_name("PATH")
       ->option_text(" ")
       ->required();

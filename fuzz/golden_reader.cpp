@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as values and as a golden file; what both readers take is verified.
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "check_model.hpp"
@@ -68,6 +69,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
+/// A header before zeros.
+std::string safetensors(const std::string& header, std::size_t data) {
+  std::string file(8, '\0');
+  const std::uint64_t size = header.size();
+  std::memcpy(file.data(), &size, sizeof size);
+  return file + header + std::string(data, '\0');
+}
+
 std::vector<std::string> fuzz_seeds() {
   const Golden& golden = small_golden();
   std::string csv = "position,pair,cos,sin,attention_factor\n";
@@ -79,6 +88,15 @@ std::vector<std::string> fuzz_seeds() {
       to_json(golden),
       csv,
       npy,
+      safetensors(R"({"a.inv_freq":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", 16),
+      safetensors(
+          R"({"cos":{"dtype":"F16","shape":[1,4,4],"data_offsets":[0,32]},"sin":{"dtype":"BF16","shape":[4,4],"data_offsets":[32,64]}})",
+          64),
+      safetensors(R"({"cos_sin_cache":{"dtype":"F64","shape":[2,8],"data_offsets":[0,128]}})", 128),
+      safetensors(
+          R"({"rotated":{"dtype":"F32","shape":[1,8],"data_offsets":[0,32]},"input":{"dtype":"F32","shape":[8],"data_offsets":[32,64]},)"
+          R"("positions":{"dtype":"I64","shape":[1],"data_offsets":[64,72]}})",
+          72),
       "[1.0, 0.1, 0.01, 0.001]",
       "[[[1, 1, 1, 1]], [[0, 0, 0, 0]]]",
       R"({"positions": [1], "cos": [[0.54, 0.99, 1, 1]], "sin": [[0.84, 0.1, 0.01, 0.001]], "attention_factor": 1.1})",
@@ -87,8 +105,8 @@ std::vector<std::string> fuzz_seeds() {
 
 std::vector<std::string> fuzz_dictionary() {
   std::vector<std::string> pieces = json_pieces;
-  pieces.insert(pieces.end(),
-                {"\"0x1p+0\"", "\"0x1.fffffffffffffp+1023\"", "\"-0x1p-1074\"", "\"positions\": [0, 1],", "\"inv_freq\": [1],", "'<u2'",
-                 "'<f8'", "(2, 1099511627776, 1099511627776)", "(2, 0, 4)", "\"length\": 1,", "8589934592", "\n 0,0,0,0,0\n"});
+  pieces.insert(pieces.end(), {"\"0x1p+0\"", "\"0x1.fffffffffffffp+1023\"", "\"-0x1p-1074\"", "\"positions\": [0, 1],",
+                               "\"inv_freq\": [1],", "'<u2'", "'<f8'", "\"I32\"", "\"cos_cached\"", "\"data_offsets\":[0,8]",
+                               "(2, 1099511627776, 1099511627776)", "(2, 0, 4)", "\"length\": 1,", "8589934592", "\n 0,0,0,0,0\n"});
   return pieces;
 }

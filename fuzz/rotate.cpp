@@ -32,7 +32,7 @@ RotarySpec read_spec(Bytes& bytes) {
   if (pairs >= 3 && bytes.one_in(3)) {
     spec.sections = {pairs - 2, 1, 1};
     spec.axes = bytes.one_in(2) ? 3 : 1;
-    if (spec.axes == 1 && bytes.one_in(2)) spec.section_order = SectionOrder::interleaved;
+    if (spec.axes == 1 && bytes.one_in(2)) spec.section_order = bytes.one_in(2) ? SectionOrder::interleaved : SectionOrder::time_last;
   } else if (pairs % 2 == 0 && bytes.one_in(4)) {
     spec.axes = 2;
   }

@@ -65,8 +65,9 @@ struct Values {
   std::optional<double> attention_factor;  ///< a magnitude stated beside cos and sin
 };
 
-/// Reads values: JSON (as `gnomon freqs` and `gnomon table` print it, or plain lists), npy of shape (2, positions, pairs), or CSV as
-/// `gnomon table` prints it. The form is recognised by content. Throws Error(malformed); read_values also Error(io).
+/// Reads values: JSON (as `gnomon freqs` and `gnomon table` print it, or plain lists), npy of shape (2, positions, pairs), CSV as
+/// `gnomon table` prints it, or tensors of a safetensors file by their names (docs/golden.md). The form is recognised by content. Throws
+/// Error(malformed); read_values also Error(io).
 Values values_from(std::string_view bytes);
 Values read_values(const std::filesystem::path& path);
 

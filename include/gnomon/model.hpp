@@ -21,11 +21,17 @@ enum class Level { note, warning, error };
 template <>
 inline constexpr std::string_view enum_names<Level>[] = {"note", "warning", "error"};
 
-/// What a doubt about frequencies costs: how far the scores of an engine that takes the other reading of the file drift from those of the
-/// set-up reported here, as the mean cosine over the channels of a head (Drift in analysis.hpp).
+/// Two readings of one file, where frequencies are in doubt.
+struct Dispute {
+  RotarySpec used, other;   ///< the set-up reported here, and that of an engine that reads the file otherwise
+  std::int64_t length = 0;  ///< the derived one, else the declared one, else 4096
+};
+
+/// What a doubt about frequencies costs: how far the scores of the other reading drift from those of the one used, as the mean cosine over
+/// the channels of a head (Drift in analysis.hpp).
 struct DriftCost {
   std::optional<std::int64_t> position;  ///< the first distance at which it is below 0.99; nothing where none was found
-  std::int64_t distance = 0;             ///< the derived length, else the declared one, else 4096
+  std::int64_t distance = 0;             ///< the length of the dispute
   double mean_cosine = 1;                ///< at `distance`
 };
 
@@ -35,7 +41,10 @@ struct Doubt {
   Level level = Level::note;
   std::vector<std::string> keys;
   std::string message;
-  std::optional<DriftCost> cost = std::nullopt;  ///< where frequencies are in doubt and another reading is known
+  std::optional<Dispute> dispute = std::nullopt;  ///< where frequencies are in doubt and another reading is known
+
+  /// Computed when asked for: the search for a distance costs far more than reading the file.
+  std::optional<DriftCost> cost() const;
 };
 
 /// What a code means, for surfaces and docs/doubts.md.

@@ -26,9 +26,11 @@ inline constexpr std::string_view enum_names<PairLayout>[] = {"half_split", "int
 enum class SectionOrder {
   chunked,      ///< runs of pairs: axis 0 drives the first sections[0] of them (Qwen2-VL)
   interleaved,  ///< axes take turns: axis a > 0 drives pairs a, a + axes, … below axes * sections[a], axis 0 the rest (Qwen3-VL)
+  time_last,    ///< the axes after 0, with as many pairs each, take turns: pair i is driven by 1 + i mod (axes - 1); axis 0 has the pairs
+                ///< after theirs (ERNIE 4.5 VL)
 };
 template <>
-inline constexpr std::string_view enum_names<SectionOrder>[] = {"chunked", "interleaved"};
+inline constexpr std::string_view enum_names<SectionOrder>[] = {"chunked", "interleaved", "time_last"};
 
 /// A rotary position embedding: the rule that gives the frequencies, and where they are applied.
 struct RotarySpec {

@@ -52,7 +52,8 @@ void bind_golden(nb::module_& module) {
       },
       nb::sig("def verify(values: object, golden: object, numerics: str = 'exact', tolerance: float | None = None) -> dict"), "values"_a,
       "golden"_a, "numerics"_a = "exact", "tolerance"_a = nb::none(),
-      "Compares values with a Golden or the path of a golden file. values: the path of a JSON, npy or CSV file, or a dict with any of "
+      "Compares values with a Golden or the path of a golden file. values: the path of a JSON, npy, CSV or safetensors file, or a dict "
+      "with any of "
       "inv_freq, cos and sin (with positions, attention_factor), input and rotated, as lists or arrays. Gives the object that `gnomon "
       "verify "
       "--json` prints, with the known mistakes that explain a difference. Raises Error.");

@@ -21,7 +21,7 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("level", [](const Doubt& doubt) { return std::string(gnomon::enum_name(doubt.level)); })
       .def_ro("keys", &Doubt::keys)
       .def_ro("message", &Doubt::message)
-      .def_ro("cost", &Doubt::cost)
+      .def_prop_ro("cost", &Doubt::cost)
       .def("__repr__",
            [](const Doubt& doubt) { return std::string(gnomon::enum_name(doubt.level)) + " " + doubt.code + ": " + doubt.message; });
   nb::class_<LayerGroup>(module, "LayerGroup", "Layers of one part that share one position set-up.")

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values as files hold them: npy and CSV; JSON is json.cpp's.
+// Values as files hold them: npy and CSV; JSON is json.cpp's, safetensors has a file of its own.
 #include "golden/values.hpp"
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <span>
 
-#include "plan/round.hpp"
+#include "model/safetensors.hpp"
 
 namespace gnomon {
 namespace {
@@ -47,25 +46,11 @@ std::vector<std::size_t> shape_of(std::string_view text) {
   return shape;
 }
 
-template <class Element>
-std::vector<double> elements(std::string_view bytes, std::size_t number) {
-  if (bytes.size() / sizeof(Element) < number) refuse(fmt::format("npy: the file ends before its {} values do", number));
-  std::vector<double> result(number);
-  for (std::size_t i = 0; i < number; i++) {
-    Element element;
-    std::memcpy(&element, bytes.data() + i * sizeof element, sizeof element);
-    const auto value = static_cast<double>(widen(element));
-    if (!std::isfinite(value)) refuse(fmt::format("npy: value {} is not finite", i));
-    result[i] = value;
-  }
-  return result;
-}
-
 std::vector<double> elements(std::string_view type, std::string_view bytes, std::size_t number) {
-  if (type == "<f8") return elements<double>(bytes, number);
-  if (type == "<f4") return elements<float>(bytes, number);
-  if (type == "<f2") return elements<F16>(bytes, number);
-  if (type == "<u2") return elements<Bf16>(bytes, number);
+  if (type == "<f8") return elements_of<double>(bytes, number, "npy");
+  if (type == "<f4") return elements_of<float>(bytes, number, "npy");
+  if (type == "<f2") return elements_of<F16>(bytes, number, "npy");
+  if (type == "<u2") return elements_of<Bf16>(bytes, number, "npy");
   refuse("npy: expected float64, float32, float16, or bf16 as uint16, little endian");
 }
 
@@ -132,6 +117,7 @@ Values values_from_csv(std::string_view text) {
 
 Values values_from(std::string_view bytes) {
   if (bytes.starts_with(npy_magic)) return values_from_npy(bytes);
+  if (files::is_safetensors(std::as_bytes(std::span(bytes)))) return values_from_safetensors(bytes);
   if (bytes.size() > largest_text) refuse(fmt::format("{} bytes; at most 64 MiB of text are read", bytes.size()));
   if (bytes.starts_with(csv_header)) return values_from_csv(bytes);
   return values_from_json(bytes);

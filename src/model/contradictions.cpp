@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "gnomon/compare.hpp"
 #include "model/doubts.hpp"
 #include "model/folder.hpp"
@@ -33,16 +35,18 @@ void compare_files(Model& model, const std::string& name, const Model& other, co
   if (is_doubtful(model) || is_doubtful(other)) return;  // its numbers are not to be trusted, which is said already
   const Comparison comparison = compare(model, other);
   Doubts doubts;
-  const auto add = [&](const std::vector<Difference>& differences, const std::string& layers, const std::optional<DriftColumn>& drift) {
+  const std::vector<std::string> keys = {name, other_name};
+  const auto add = [&](const std::vector<Difference>& differences, const std::string& layers) {
     if (differences.empty()) return;
     const std::string text = fmt::format("{} and {}: {}{}", name, other_name, fmt::join(texts_of(differences), ", "), layers);
-    const std::vector<std::string> keys = {name, other_name};
     doubts.add("files-conflict", keys, text);
-    if (drift && !drift->distances.empty())
-      doubts.set_cost("files-conflict", keys, {drift->parting.position, drift->distances.back(), drift->mean_cosines.back()});
   };
-  add(comparison.differences, "", std::nullopt);
-  for (const auto& compared : comparison.layers) add(compared.differences, where(compared, model), compared.drift);
+  add(comparison.differences, "");
+  for (const auto& compared : comparison.layers) {
+    add(compared.differences, where(compared, model));
+    if (!compared.drift) continue;
+    doubts.set_dispute("files-conflict", keys, {*compared.a, *compared.b, std::max<std::int64_t>(1, compared.drift->distances.back())});
+  }
   doubts.append_to(model);
 }
 

@@ -178,7 +178,7 @@ class Comparison {
       }
       const double before = effective_attention_factor(wanted), after = effective_attention_factor(got);
       if (differ(before, after)) add(layer, "attention_factor", fmt::format("{} instead of {}", after, before));
-      if (wanted.sections != got.sections || wanted.section_order != got.section_order) add(layer, "axes", "other sections");
+      if (wanted.sections != got.sections || wanted.section_order != got.section_order) add(layer, "axes", axes_reason(wanted));
       if (is_xpos(wanted) && !is_xpos(got)) add(layer, "decay", "");
     }
   }
@@ -190,7 +190,12 @@ class Comparison {
   }
 
  private:
-  static bool is_xpos(const RotarySpec& spec) { return std::holds_alternative<rotary::Xpos>(spec.rule); }
+  static std::string axes_reason(const RotarySpec& wanted) {
+    if (wanted.section_order != SectionOrder::time_last) return "other sections";
+    return "no key states that time has the last pairs: it is an order of the code of ERNIE 4.5 VL";
+  }
+
+  bool is_xpos(const RotarySpec& spec) { return std::holds_alternative<rotary::Xpos>(spec.rule); }
 
   void compare_frequencies(std::size_t layer, const RotarySpec& wanted, const RotarySpec& got) {
     std::int64_t worst_length = 0;

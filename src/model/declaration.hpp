@@ -31,10 +31,11 @@ struct RotaryDeclaration {
   std::optional<Integer> head_dim;    ///< where it is not the model's
   std::optional<Integer> rotary_dim;  ///< may still be odd or too wide
   int rotary_offset = 0;
+  std::optional<PairLayout> layout;  ///< where it is not the model's
   std::map<std::string, Number, std::less<>> numbers;
   std::map<std::string, List, std::less<>> lists;
   std::optional<List> sections;  ///< pairs driven by each position axis
-  bool sections_interleaved = false;
+  SectionOrder section_order = SectionOrder::chunked;
   std::optional<Boolean> truncate;
   bool factor_is_null = false;                 ///< the key is there and says null
   std::optional<Number> attention_factor;      ///< the magnitude itself
@@ -100,7 +101,6 @@ struct RotaryResult {
   Extent extent;
   std::map<std::string, Origin> origins;
 };
-/// Also tells what the doubts with another reading cost.
 /// Every numeric field and list of every rule that stands in a block, truncate and attention_factor, so that a new rule needs no edit.
 void read_rule_fields(const Keys& block, RotaryDeclaration& rotary);
 /// int(head_dim * fraction), as every engine truncates; but a product that is whole up to rounding is taken as whole: 200 * 0.29 is 58,
@@ -110,6 +110,7 @@ Integer width_of(int head_dim, const Number& fraction);
 /// the file asks for none.
 std::optional<double> latent_magnitude(const RotaryDeclaration& rotary);
 
+/// Doubts about frequencies get their dispute here.
 RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration& rotary, Doubts& doubts);
 
 /// Groups equal layers, settles the lengths, and moves the doubts into the model.

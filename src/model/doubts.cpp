@@ -4,9 +4,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "gnomon/analysis.hpp"
+
 namespace gnomon {
 
 std::span<const DoubtInfo> list_doubts() { return files::doubt_table; }
+
+std::optional<DriftCost> Doubt::cost() const {
+  if (!dispute) return std::nullopt;
+  const Drift drift(dispute->used, dispute->other, dispute->length);
+  return DriftCost{drift.parting().position, dispute->length, drift.mean_cosine(dispute->length)};
+}
 
 namespace files {
 
@@ -17,9 +25,9 @@ void Doubts::add(DoubtCode code, std::vector<std::string> keys, std::string mess
   if (!known) doubts_.push_back({std::string(code.info().code), code.info().level, std::move(keys), std::move(message), std::nullopt});
 }
 
-void Doubts::set_cost(DoubtCode code, const std::vector<std::string>& keys, const DriftCost& cost) {
+void Doubts::set_dispute(DoubtCode code, const std::vector<std::string>& keys, const Dispute& dispute) {
   for (auto& doubt : doubts_) {
-    if (doubt.code == code.info().code && doubt.keys == keys && !doubt.cost) doubt.cost = cost;
+    if (doubt.code == code.info().code && doubt.keys == keys && !doubt.dispute) doubt.dispute = dispute;
   }
 }
 

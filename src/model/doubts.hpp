@@ -95,6 +95,9 @@ inline constexpr DoubtInfo doubt_table[] = {
      "Engines that honour the factor rotate fewer channels.", "Remove the key, or check which code the model was trained with."},
     {"layout-conflict", Level::warning, "The file asks for another pair layout than its family's code uses; the family's is used.",
      "With the wrong layout every score is wrong from position 1 on.", "Compare with the code the model was trained with."},
+    {"rotation-reversed", Level::warning, "The family's code turns each pair the other way, by minus the angle.",
+     "An engine that turns the usual way scores every distance as its opposite, from position 1 on.",
+     "Swap the two halves of each head in the query and key projections, or turn by the transposed rotation."},
     {"attention-factor-ignored", Level::warning,
      "attention_factor stands beside a rule that transformers ignores it for; it is not applied.",
      "An engine that applies it multiplies every score by its square.", "Remove the key."},
@@ -110,8 +113,6 @@ inline constexpr DoubtInfo doubt_table[] = {
      "Engines that read the other one multiply every score by the square of their ratio.", "Keep attention_factor only."},
     {"magnitude-by-length", Level::warning, "short_mscale and long_mscale differ: the magnitude depends on the length. The first is used.",
      "Scores beyond the original length are off by the square of their ratio.", "Apply long_mscale in the engine."},
-    {"section-order-unknown", Level::warning, "The axes of an M-RoPE share the pairs in an order that this library has no name for.",
-     "Text is exact; the positions of images and video cannot be applied.", "Use the model's own code for images."},
     {"no-rope-list-inverted", Level::warning, "no_rope_layers marks most layers as not rotating; in it 1 means that a layer rotates.",
      "Read the other way round, every layer is wrong.", "Invert the list, if the model's code rotates most layers."},
     {"model-type-vs-position-type", Level::warning,
@@ -215,8 +216,8 @@ class DoubtCode {
 class Doubts {
  public:
   void add(DoubtCode code, std::vector<std::string> keys, std::string message);
-  /// States what the doubts with this code and these keys cost, where they have none yet.
-  void set_cost(DoubtCode code, const std::vector<std::string>& keys, const DriftCost& cost);
+  /// States the two readings behind the doubts with this code and these keys, where they have none yet.
+  void set_dispute(DoubtCode code, const std::vector<std::string>& keys, const Dispute& dispute);
   /// The doubts, errors first, otherwise in the order they were raised.
   std::vector<Doubt> take();
   /// The same, added to those a model has.

@@ -73,7 +73,7 @@ struct Family {
   bool rotates_tail = false;                                    ///< the last channels of a head, not the first
   std::optional<double> attention_factor{};                     ///< magnitude that the code forces
   std::vector<int> sections{};                                  ///< of an M-RoPE, when the file states none
-  bool sections_interleaved = false;                            ///< their order, whether the file says so or not
+  SectionOrder section_order = SectionOrder::chunked;           ///< theirs; of time_last, the file names time last too
 
   // Defaults of the family's configuration class, which nested text configs rely on.
   std::optional<int> layers{}, heads{}, kv_heads{}, head_dim{};

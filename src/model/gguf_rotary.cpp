@@ -153,7 +153,7 @@ void GgufReader::read_sections(RotaryDeclaration& rotary) {
   while (!sections->value.empty() && sections->value.back() == 0) sections->value.pop_back();
   if (sections->value.empty()) return;
   rotary.sections = std::move(sections);
-  rotary.sections_interleaved = architecture->pairs == GgufPairs::imrope;
+  if (architecture->pairs == GgufPairs::imrope) rotary.section_order = SectionOrder::interleaved;
 }
 
 // ── tensors ──

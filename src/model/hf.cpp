@@ -43,6 +43,21 @@ struct Sign {
 };
 constexpr Sign signs[] = {{"position_buckets", "deberta-v2"}, {"relative_attention_num_buckets", "t5"}, {"kv_channels", "chatglm"}};
 
+// ── parts beside the text ──
+
+struct Tower {
+  std::string_view key, part;
+};
+constexpr Tower towers[] = {{"vision_config", "vision"}, {"audio_config", "audio"}, {"encoder", "encoder"}};
+bool is_tower(std::string_view key) {
+  return std::any_of(std::begin(towers), std::end(towers), [&](const Tower& tower) { return tower.key == key; });
+}
+
+bool has_layers(const json& object) { return object.contains("num_hidden_layers") || object.contains("n_layer"); }
+
+/// A part that nobody asked for: another tower, or another model in the same file.
+bool is_a_part(const json& object) { return object.is_object() && (has_layers(object) || object.contains("depth")); }
+
 /// Reads one object that describes a stack of layers: a model, its text part, or a tower for images or sound.
 class HfReader {
  public:
@@ -136,6 +151,8 @@ class HfReader {
       doubts_.add("layout-conflict", {interleaved->origin.key},
                   fmt::format("{} is {}, but the layout of this family is {}", interleaved->origin.key, interleaved->value,
                               enum_name(declaration_.layout)));
+      const PairLayout asked = interleaved->value ? PairLayout::interleaved : PairLayout::half_split;
+      other_layout_ = {"layout-conflict", {interleaved->origin.key}, [asked](RotaryDeclaration& other) { other.layout = asked; }};
     }
   }
 
@@ -249,7 +266,10 @@ class HfReader {
     if (const auto alibi = read_alibi()) return context.use_alibi(alibi->value, alibi->origin);
     switch (encoding()) {
       case Encoding::rotary:
-        for (std::size_t kind = 0; kind < plan_.kinds.size(); kind++) declaration_.kinds[kind].rotary = rotary_->of(plan_.kinds[kind]);
+        for (std::size_t kind = 0; kind < plan_.kinds.size(); kind++) {
+          auto& rotary = declaration_.kinds[kind].rotary = rotary_->of(plan_.kinds[kind]);
+          if (rotary && other_layout_) rotary->other_readings.push_back(*other_layout_);
+        }
         break;
       case Encoding::alibi: {
         const auto bias_max = keys_.number("alibi_bias_max").value_or(Number{8, family_default()});
@@ -448,7 +468,10 @@ class HfReader {
       const std::string_view name = std::string_view(key).substr(keys_.full("").size());
       const json& value = *keys_.find(name);
       const bool decides = std::find(std::begin(decisive_keys), std::end(decisive_keys), name) != std::end(decisive_keys);
-      if (value.is_object() && name.ends_with("_config")) continue;  // another part
+      if (value.is_object() && name.ends_with("_config")) {
+        if (is_a_part(value) && !is_tower(name)) model().unread.push_back(key);
+        continue;
+      }
       if (is_positional(name) || decides) model().unread.push_back(key);
       if (family() == nullptr && decides && !is_idle(value)) decisive.push_back(key);
     }
@@ -487,18 +510,12 @@ class HfReader {
   Declaration declaration_;
   LayerPlan plan_;
   std::optional<HfRotary> rotary_;
+  std::optional<OtherReading> other_layout_;  ///< what the file asks for, where the family's code has another
 };
 
 // ── models of several parts ──
 
 constexpr std::string_view text_objects[] = {"text_config", "llm_config", "language_config", "thinker_config", "decoder"};
-
-struct Tower {
-  std::string_view key, part;
-};
-constexpr Tower towers[] = {{"vision_config", "vision"}, {"audio_config", "audio"}, {"encoder", "encoder"}};
-
-bool has_layers(const json& object) { return object.contains("num_hidden_layers") || object.contains("n_layer"); }
 
 /// The objects from the root down to the one that describes the text model.
 std::vector<Keys> path_to_text(const json& root, const std::string& file, Doubts& doubts) {
@@ -528,6 +545,10 @@ const Family* tower_family(const Keys& tower, const std::string& parent) {
 /// Adds the towers whose family is known; the others are named among what was not read.
 void add_towers(const std::vector<Keys>& path, Model& model, Doubts& doubts) {
   for (const auto& keys : path) {
+    for (const auto& key : keys.unread()) {  // of objects that hold others alone; the text has named its own
+      const auto name = std::string_view(key).substr(keys.full("").size());
+      if (is_a_part(*keys.find(name)) && !is_tower(name)) model.unread.push_back(key);
+    }
     for (const auto& [name, part] : towers) {
       const json* value = keys.find(name);
       if (value == nullptr || !value->is_object() || value->empty()) continue;

@@ -52,8 +52,8 @@ class LayerReader {
 
   LayerPlan plan() {
     // Each asks for its own key and says whether it was there.
-    if (!(read_labels("layer_types") || read_labels("layers_block_type") || read_labels("attention_layers") || read_block_types() ||
-          read_numbers("hybrid_layer_pattern", {LayerType::full, LayerType::sliding}) ||
+    if (!(read_labels("layer_types") || read_labels("layers_block_type") || read_labels("attention_layers") || read_attention_types() ||
+          read_block_types() || read_numbers("hybrid_layer_pattern", {LayerType::full, LayerType::sliding}) ||
           read_numbers("attn_type_list", {LayerType::none, LayerType::full}) || read_compress_ratios() || read_letters() ||
           read_attention_indices() || read_attention_period())) {
       read_pattern();
@@ -109,6 +109,33 @@ class LayerReader {
     const auto found = std::find_if(std::begin(labels), std::end(labels), [&](const Label& label) { return name == label.name; });
     if (found != std::end(labels)) return set(layer, found->type, found->name);
     doubts_.add("layer-type-unknown", {keys_.full(key)}, fmt::format("{}: unknown layer type {}", keys_.full(key), quoted(name)));
+  }
+
+  // GPT-Neo: [[["global", "local"], 12]], names and how often they repeat.
+  bool read_attention_types() {
+    constexpr std::size_t most = 65536;  // repetitions of one run
+    const json* runs = array("attention_types");
+    if (runs == nullptr) return keys_.has("attention_types");
+    std::vector<const json*> names;
+    std::size_t count = 0;
+    for (const auto& run : *runs) {
+      const bool good = run.is_array() && run.size() == 2 && run[0].is_array() && run[1].is_number_unsigned() && run[1] <= most;
+      if (!good) {
+        doubts_.add("value-kind", {keys_.full("attention_types")},
+                    fmt::format("{}: expected pairs of a list of types and how often it repeats, got {}", keys_.full("attention_types"),
+                                quoted(run)));
+        return true;
+      }
+      const auto times = run[1].get<std::size_t>();
+      count += run[0].size() * times;
+      for (std::size_t i = 0; i < times && names.size() < layers_.size(); i++) {
+        for (const auto& name : run[0]) names.push_back(&name);
+      }
+    }
+    check_length("attention_types", count);
+    if (names.size() < layers_.size()) layers_.resize(names.size());
+    for (std::size_t i = 0; i < layers_.size(); i++) set_label(i, "attention_types", *names[i]);
+    return true;
   }
 
   // RecurrentGemma: a run that repeats, and all its attention is local.

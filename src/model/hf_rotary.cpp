@@ -275,11 +275,19 @@ void HfRotary::read_sections(const Keys* block, RotaryDeclaration& rotary) {
     rotary.sections = block->list("mrope_section");
     if (!rotary.sections) rotary.sections = block->list("xdrope_section");
   }
-  // The code of these families takes turns whether the file says so or not.
-  rotary.sections_interleaved = family() != nullptr && family()->sections_interleaved;
+  // The code of these families has its order whether the file says so or not.
+  if (family() != nullptr) rotary.section_order = family()->section_order;
   if (block != nullptr) {
-    if (const auto interleaved = block->boolean("mrope_interleaved")) rotary.sections_interleaved = interleaved->value;
+    if (const auto interleaved = block->boolean("mrope_interleaved"))
+      rotary.section_order = interleaved->value ? SectionOrder::interleaved : SectionOrder::chunked;
   }
+  default_sections(rotary);
+  if (rotary.section_order != SectionOrder::time_last || !rotary.sections || rotary.sections->value.empty()) return;
+  auto& sections = rotary.sections->value;  // height, width, time in the file
+  std::rotate(sections.begin(), sections.end() - 1, sections.end());
+}
+
+void HfRotary::default_sections(RotaryDeclaration& rotary) {
   if (rotary.sections || family() == nullptr || family()->sections.empty() || !rotary.rotary_dim) return;
   const std::vector<double> sections(family()->sections.begin(), family()->sections.end());
   if (2 * std::accumulate(sections.begin(), sections.end(), 0.0) != static_cast<double>(rotary.rotary_dim->value)) return;
@@ -287,7 +295,7 @@ void HfRotary::read_sections(const Keys* block, RotaryDeclaration& rotary) {
   const std::string key = (rotary.block.empty() ? keys_.full("rope_parameters") : rotary.block) + ".mrope_section";
   doubts_.add("mrope-section-missing-family-default", {key},
               fmt::format("{} is not in the file; the family's {} {} are used", key, fmt::join(family()->sections, ", "),
-                          rotary.sections_interleaved ? "in turns" : "in runs"));
+                          rotary.section_order == SectionOrder::chunked ? "in runs" : "in turns"));
 }
 
 // LongChat and Giraffe: a linear factor under a key of its own, later beside the same factor in rope_scaling.

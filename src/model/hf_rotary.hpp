@@ -49,6 +49,7 @@ class HfRotary {
   void read_original_length(const Keys* block, RotaryDeclaration& rotary);
   void read_magnitude(const Keys& block, RotaryDeclaration& rotary);
   void read_sections(const Keys* block, RotaryDeclaration& rotary);
+  void default_sections(RotaryDeclaration& rotary);
   void read_condense_ratio(RotaryDeclaration& rotary);
 
   using Change = std::function<void(RotaryDeclaration&)>;

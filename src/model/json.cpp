@@ -34,8 +34,8 @@ Json group_json(const LayerGroup& group) {
 
 Json doubt_json(const Doubt& doubt) {
   Json cost = nullptr;
-  if (doubt.cost) {
-    cost = {{"position", or_null(doubt.cost->position)}, {"distance", doubt.cost->distance}, {"mean_cosine", doubt.cost->mean_cosine}};
+  if (const auto drift = doubt.cost()) {
+    cost = {{"position", or_null(drift->position)}, {"distance", drift->distance}, {"mean_cosine", drift->mean_cosine}};
   }
   return {{"code", doubt.code},
           {"level", std::string(enum_name(doubt.level))},

@@ -19,9 +19,11 @@ constexpr std::size_t largest_text = std::size_t{64} << 20;
 
 std::string group_text(const LayerGroup& group) {
   const auto& layers = group.layers;
-  const std::string rule = group.spec.rotary ? std::string(rule_name(group.spec.rotary->rule)) : "no rotation";
-  return fmt::format("{} ({}, layer {}{})", rule, group.spec.rotary ? fmt::format("theta {}", group.spec.rotary->theta) : "-",
-                     layers.front(), layers.size() > 1 ? fmt::format(" and {} more", layers.size() - 1) : "");
+  std::string how = "no positions";
+  if (group.spec.absolute) how = rule_name(group.spec.absolute->rule);
+  if (group.spec.bias) how = rule_name(*group.spec.bias);
+  if (group.spec.rotary) how = fmt::format("{} of theta {}", rule_name(group.spec.rotary->rule), group.spec.rotary->theta);
+  return fmt::format("{} in layer {}{}", how, layers.front(), layers.size() > 1 ? fmt::format(" and {} more", layers.size() - 1) : "");
 }
 
 // Words alone are JSON too, as Python writes it; among others they begin a command.

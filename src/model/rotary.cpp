@@ -8,7 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "gnomon/analysis.hpp"
 #include "model/declaration.hpp"
 #include "spec/fields.hpp"
 
@@ -202,8 +201,13 @@ class Builder {
 
   void make_spec(RotaryRule rule) {
     check_lists(rule);
-    RotarySpec spec{std::move(rule),       rotary_.theta->value, head_dim(), static_cast<int>(rotary_.rotary_dim->value),
-                    rotary_.rotary_offset, declaration_.layout,  {}};
+    RotarySpec spec{std::move(rule),
+                    rotary_.theta->value,
+                    head_dim(),
+                    static_cast<int>(rotary_.rotary_dim->value),
+                    rotary_.rotary_offset,
+                    rotary_.layout.value_or(declaration_.layout),
+                    {}};
     spec.axes = rotary_.axes;
     read_sections(spec);
     try {
@@ -245,7 +249,7 @@ class Builder {
       const bool whole = section == std::trunc(section) && std::abs(section) <= widest_head;
       spec.sections.push_back(whole ? static_cast<int>(section) : -1);  // refused by validate()
     }
-    spec.section_order = rotary_.sections_interleaved ? SectionOrder::interleaved : SectionOrder::chunked;
+    spec.section_order = rotary_.section_order;
     const double sum = std::accumulate(rotary_.sections->value.begin(), rotary_.sections->value.end(), 0.0);
     if (2 * sum == spec.rotary_dim || rotary_.sections->origin.key.empty()) return;
     doubts_.add("sections-sum", {rotary_.sections->origin.key},
@@ -363,12 +367,10 @@ class Builder {
 };
 
 // A sequence as long as the model's: what rules that depend on the length run at.
-DriftCost cost_of(const RotarySpec& ours, const RotarySpec& theirs, const Extent& extent, const Declaration& declaration) {
+std::int64_t length_of(const Extent& extent, const Declaration& declaration) {
   constexpr std::int64_t usual_length = 4096;
-  std::int64_t length = extent.derived.value_or(declaration.length ? declaration.length->value : usual_length);
-  if (length < 1) length = usual_length;
-  const Drift drift(ours, theirs, length);
-  return {drift.parting().position, length, drift.mean_cosine(length)};
+  const std::int64_t length = extent.derived.value_or(declaration.length ? declaration.length->value : usual_length);
+  return length < 1 ? usual_length : length;
 }
 
 }  // namespace
@@ -412,7 +414,7 @@ RotaryResult make_rotary(const Declaration& declaration, const RotaryDeclaration
     reading.change(changed);
     Doubts unheard;
     const auto other = Builder(declaration, changed, unheard).build();
-    if (other.spec) doubts.set_cost(reading.code, reading.keys, cost_of(*result.spec, *other.spec, result.extent, declaration));
+    if (other.spec) doubts.set_dispute(reading.code, reading.keys, {*result.spec, *other.spec, length_of(result.extent, declaration)});
   }
   return result;
 }

@@ -35,7 +35,9 @@ struct Place {
 
 class HeaderReader {
  public:
-  HeaderReader(const std::string& path, std::uint64_t data_size) : path_(path), data_size_(data_size) {}
+  /// The data stand at the end of the file.
+  HeaderReader(const std::string& path, std::uint64_t file_size, std::uint64_t data_size)
+      : path_(path), data_begin_(file_size - data_size), data_size_(data_size) {}
 
   std::vector<TensorShape> read(const json& header) {
     std::vector<TensorShape> tensors;
@@ -45,6 +47,7 @@ class HeaderReader {
       TensorShape tensor{name, entry.value("dtype", json()).is_string() ? entry["dtype"].get<std::string>() : "", read_shape(name, entry)};
       const auto place = read_place(name, entry);
       check_size(tensor, place);
+      tensor.begin = data_begin_ + place.begin;
       places_.push_back({place.begin, place.end, name});
       tensors.push_back(std::move(tensor));
     }
@@ -100,7 +103,7 @@ class HeaderReader {
   }
 
   const std::string& path_;
-  std::uint64_t data_size_;
+  std::uint64_t data_begin_, data_size_;
   std::vector<Place> places_;
 };
 
@@ -123,7 +126,7 @@ std::vector<TensorShape> parse_safetensors_header(std::span<const std::byte> byt
   }
   const json header = parse_strict({reinterpret_cast<const char*>(bytes.data()) + 8, size}, path);
   if (!header.is_object()) throw Error(ErrorCode::malformed, fmt::format("{}: expected a JSON object, got {}", path, header.type_name()));
-  return HeaderReader(path, bytes.size() - 8 - size).read(header);
+  return HeaderReader(path, bytes.size(), bytes.size() - 8 - size).read(header);
 }
 
 }  // namespace gnomon::files

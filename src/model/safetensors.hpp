@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a safetensors file: names, shapes and places. No tensor is read.
+// The header of a safetensors file: names, shapes and where the data begin. No tensor is read.
 #pragma once
 
 #include <cstddef>

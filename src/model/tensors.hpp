@@ -15,6 +15,7 @@ struct TensorShape {
   std::string name;
   std::string dtype;                 ///< empty where it does not matter
   std::vector<std::uint64_t> shape;  ///< the slowest axis first
+  std::uint64_t begin = 0;           ///< of its data, in a file that was read for them
 };
 
 /// Compares the shapes with the set-up of the model's layers: rows of query projections, of learned positions (which are taken over) and of

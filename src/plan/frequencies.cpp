@@ -33,6 +33,11 @@ std::vector<std::uint8_t> axis_of_pairs(const RotarySpec& spec) {
     }
     return result;
   }
+  if (spec.section_order == SectionOrder::time_last) {
+    const std::size_t turning = pairs - static_cast<std::size_t>(spec.sections[0]);
+    for (std::size_t i = 0; i < turning; i++) result[i] = static_cast<std::uint8_t>(1 + i % (axes - 1));
+    return result;
+  }
   std::size_t i = 0;
   for (std::size_t axis = 0; axis < axes; axis++) {
     const std::size_t number = spec.sections.empty() ? pairs / axes : static_cast<std::size_t>(spec.sections[axis]);

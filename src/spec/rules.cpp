@@ -79,8 +79,8 @@ std::vector<FieldInfo> common_fields(std::string_view kind) {
       {"attention_factor", "number", "a number of at least 0", "magnitude on cos and sin; what the rule implies when left out", false, ""},
       {"axes", "integer", "an integer from 1 to 8", "position axes with frequencies of their own (vision)", false, "1"},
       {"sections", "list of integers", "numbers that sum to the pairs", "pairs driven by each position axis (M-RoPE)", false, "[]"},
-      {"section_order", "chunked | interleaved", "chunked | interleaved", "whether sections are runs of pairs, or axes take turns", false,
-       "\"chunked\""},
+      {"section_order", "chunked | interleaved | time_last", "chunked | interleaved | time_last",
+       "whether sections are runs of pairs, axes take turns, or all but the first do and it has the rest", false, "\"chunked\""},
   };
 }
 

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "fields.hpp"
 #include "gnomon/spec.hpp"
@@ -56,7 +58,7 @@ void check_axes(const RotarySpec& spec) {
   const int pairs = spec.rotary_dim / 2;
   if (spec.axes < 1 || spec.axes > most_axes) refuse("axes", fmt::format("1 to {}", most_axes), fmt::format("{}", spec.axes));
   if (spec.sections.empty()) {
-    if (spec.section_order != SectionOrder::chunked) refuse("sections", "the pairs of each axis, for interleaved ones", "none");
+    if (spec.section_order != SectionOrder::chunked) refuse("sections", "the pairs of each axis, where the order is not chunked", "none");
     if (pairs % spec.axes != 0) refuse("axes", fmt::format("a divisor of the {} pairs", pairs), fmt::format("{}", spec.axes));
     return;
   }
@@ -71,8 +73,12 @@ void check_axes(const RotarySpec& spec) {
     sum += section;
   }
   if (sum != pairs) refuse("sections", fmt::format("numbers that sum to the {} pairs", pairs), given);
-  if (spec.axes > 1 && spec.section_order == SectionOrder::interleaved) {
-    refuse("section_order", "chunked where every axis has frequencies of its own", "interleaved");
+  if (spec.axes > 1 && spec.section_order != SectionOrder::chunked) {
+    refuse("section_order", "chunked where every axis has frequencies of its own", std::string(enum_name(spec.section_order)));
+  }
+  if (spec.section_order == SectionOrder::time_last &&
+      std::adjacent_find(spec.sections.begin() + 1, spec.sections.end(), std::not_equal_to<>()) != spec.sections.end()) {
+    refuse("sections", "as many pairs for each axis after the first, where the order is time_last", given);
   }
 }
 

@@ -550,6 +550,18 @@ def test_bad_values_are_refused(values, says, golden, refused, tmp_path):
     refused("verify", "bad", "--golden", golden("default"), says=says)
 
 
+@pytest.mark.parametrize(("theta", "mistake"), [(500000, None), (10000, "theta-10000")])
+def test_buffers_in_safetensors_as_the_package_writes_them(theta, mistake, golden, gnomon, tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    cos, sin = table(base(theta, 128), range(9))
+    safetensors.save_file({"rotary_emb.cos_sin_cache": numpy.concatenate([cos, sin], axis=1)}, tmp_path / "buffers")
+    found = gnomon("verify", tmp_path / "buffers", "--golden", golden("default"), "--json").json
+    assert found["positions"] == 4  # of the nine, those the golden file has: 0, 1, 2 and 7
+    assert found["agrees"] == (mistake is None)
+    if mistake:
+        assert found["explanations"][0]["mistakes"][0]["mistake"] == mistake
+
+
 def test_wrong_use_is_refused(golden, refused, tmp_path):
     path = golden("ntk")
     (tmp_path / "v.json").write_text("[1.0, 0.5]")

@@ -229,6 +229,9 @@ TEST(BadSpec, Axes) {
   EXPECT_EQ(refused(axes(1, {4, 4, 4, 4, 4, 4, 4, 2, 2}), {"sections", "2 to 8 axes"}), "");
   EXPECT_EQ(refused(axes(2, {10, 11, 11}), {"sections", "2 axes", "[10, 11, 11]"}), "");
   EXPECT_EQ(refused(axes(3, {10, 11, 11}, gnomon::SectionOrder::interleaved), {"section_order", "chunked", "interleaved"}), "");
+  EXPECT_EQ(refused(axes(3, {10, 11, 11}, gnomon::SectionOrder::time_last), {"section_order", "chunked", "time_last"}), "");
+  EXPECT_EQ(refused(axes(1, {}, gnomon::SectionOrder::time_last), {"sections", "pairs of each axis", "none"}), "");
+  EXPECT_EQ(refused(axes(1, {10, 10, 12}, gnomon::SectionOrder::time_last), {"sections", "as many pairs", "[10, 10, 12]"}), "");
   auto narrow = axes(3, {30, 1, 1});
   narrow.rule = gnomon::rotary::Ntk{.factor = 2};
   EXPECT_EQ(refused(narrow, {"rotary_dim", "ntk", "got 2"}), "") << "an axis of one pair";

@@ -48,6 +48,8 @@ std::vector<Model> models(PairLayout layout) {
       {"interleaved", spec(8, 1, {4, 2, 2}, SectionOrder::interleaved), {0, 1, 2, 0, 1, 2, 0, 0}},
       {"interleaved, uneven", spec(11, 1, {5, 4, 2}, SectionOrder::interleaved), {0, 1, 2, 0, 1, 2, 0, 1, 0, 0, 1}},
       {"interleaved, two axes", spec(7, 1, {4, 3}, SectionOrder::interleaved), {0, 1, 0, 1, 0, 1, 0}},
+      {"time last", spec(7, 1, {3, 2, 2}, SectionOrder::time_last), {1, 2, 1, 2, 0, 0, 0}},
+      {"time last, three axes that turn", spec(5, 1, {2, 1, 1, 1}, SectionOrder::time_last), {1, 2, 3, 0, 0}},
       {"axial", spec(8, 2, {}), {0, 0, 0, 0, 1, 1, 1, 1}, {0, 1, 2, 3, 0, 1, 2, 3}, Axes(8, 8)},
       {"axial, uneven", spec(7, 3, {4, 2, 1}), {0, 0, 0, 0, 1, 1, 2}, {0, 1, 2, 3, 0, 1, 0}, {8, 8, 8, 8, 4, 4, 2}},
   };

@@ -398,6 +398,51 @@ TEST(Parts, EncoderAndDecoderObjects) {
   EXPECT_TRUE(model.groups.at(0).spec.mask.causal);
 }
 
+// ── types of layers in other spellings, and rules that have no numbers here ──
+
+TEST(GptNeo, TypesThatRepeat) {
+  const auto neo = [](const char* types) {
+    json keys = {{"model_type", "gpt_neo"},         {"hidden_size", 2048}, {"num_layers", 6}, {"num_heads", 16},
+                 {"max_position_embeddings", 2048}, {"window_size", 256}};
+    keys["attention_types"] = json::parse(types);
+    return read(keys);
+  };
+  for (const auto* types :
+       {"null", R"([[["global", "local"], 3]])", R"([[["global", "local"], 1], [["global", "local", "global", "local"], 1]])"}) {
+    const Model model = neo(types);
+    EXPECT_EQ(codes(model), "");
+    ASSERT_EQ(model.groups.size(), 2U);
+    EXPECT_EQ(model.groups[0].layers, every(2, 0, 6));
+    EXPECT_EQ(model.groups[0].spec.mask.window, std::nullopt);
+    EXPECT_EQ(model.groups[1].spec.mask.window, 256);
+    EXPECT_EQ(model.groups[1].spec.softmax_scale, 1);
+  }
+  EXPECT_EQ(neo(R"([[["local"], 6]])").groups.at(0).spec.mask.window, 256);
+  EXPECT_NE(find_doubt(neo(R"([[["global"], 4]])"), "layer-list-short"), nullptr);
+  EXPECT_NE(find_doubt(neo(R"([[["global"], 60000]])"), "layer-list-length"), nullptr);
+  EXPECT_NE(find_doubt(neo(R"([[["nowhere"], 6]])"), "layer-type-unknown"), nullptr);
+  for (const auto* bad : {R"([["global", 6]])", R"([[["global"], -1]])", R"([[["global"], 1e9]])", R"("global")", R"([[["global"]]])"}) {
+    EXPECT_NE(find_doubt(neo(bad), "value-kind"), nullptr) << bad;
+  }
+}
+
+// Its rotate_half gives (x2, -x1).
+TEST(Nanochat, TurnsTheOtherWay) {
+  const Model model = read(config("nanochat", {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}}));
+  EXPECT_EQ(codes(model), "rotation-reversed");
+  EXPECT_EQ(model.worst(), Level::warning);
+  EXPECT_EQ(rotary_of(model).layout, PairLayout::half_split);
+}
+
+TEST(TransformerXl, IsKnownAndHasNoNumbers) {
+  const Model model = read({{"model_type", "xlnet"}, {"d_model", 768}, {"n_layer", 12}, {"n_head", 12}, {"attn_type", "bi"}});
+  EXPECT_EQ(codes(model), "rule-not-available");
+  EXPECT_EQ(model.layers, 12);
+  EXPECT_FALSE(only(model).mask.causal);
+  EXPECT_FALSE(only(model).rotary || only(model).absolute || only(model).bias);
+  EXPECT_TRUE(only(read({{"model_type", "xlnet"}, {"d_model", 768}, {"n_layer", 12}, {"n_head", 12}, {"attn_type", "uni"}})).mask.causal);
+}
+
 // ── Hunyuan, nomic, and other names of known rules ──
 
 TEST(Aliases, AlphaIsNtkAtEveryLength) {
@@ -434,6 +479,22 @@ TEST(Towers, QwenRotatesRowsAndColumns) {
   EXPECT_FALSE(vision.mask.causal);
   EXPECT_EQ(frequencies(*vision.rotary).inv_freq[20], 1);           // the frequencies begin anew for columns
   EXPECT_EQ(rotary_of(model).sections, (std::vector{16, 24, 24}));  // that of the text, with no layer named
+}
+
+// Gemma 4's turns rows within the first half of a head and columns within the second, which no pair layout here says: naming the tower is
+// all that is true. So are other models in the file, under whatever key.
+TEST(Towers, OnesThatCannotBeSaidAreListedAsUnread) {
+  const json stack = {{"num_hidden_layers", 2}, {"hidden_size", 64}, {"num_attention_heads", 4}};
+  const auto unread = [&](const char* type, const json& others) {
+    json keys = config(type, {{"rope_theta", 1e6}});
+    keys.update(others);
+    return read(keys).unread;
+  };
+  EXPECT_EQ(unread("llama", {{"vision_config", {{"model_type", "gemma4_vision"}, {"depth", 2}}}}),
+            std::vector<std::string>{"vision_config"});
+  EXPECT_EQ(unread("qwen2", {{"talker_config", stack}, {"quantization_config", {{"bits", 4}}}}), std::vector<std::string>{"talker_config"});
+  EXPECT_EQ(unread("qwen2", {{"vision_config", stack}, {"audio_config", stack}}),
+            (std::vector<std::string>{"vision_config", "audio_config"}));
 }
 
 TEST(Towers, AnUnknownOneIsListedAsUnread) {

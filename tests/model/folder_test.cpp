@@ -62,8 +62,8 @@ TEST(Folder, ContradictionsOfConfigAndGguf) {
   const Model model = read_model(folder.path());
   EXPECT_EQ(codes(model), "files-conflict");
   EXPECT_NE(model.doubts[0].message.find("rotary.theta 500000.0 against 10000.0"), std::string::npos) << model.doubts[0].message;
-  ASSERT_TRUE(model.doubts[0].cost);
-  EXPECT_LT(model.doubts[0].cost->position.value(), 100);
+  ASSERT_TRUE(model.doubts[0].cost());
+  EXPECT_LT(model.doubts[0].cost()->position.value(), 100);
   EXPECT_EQ(rotary_of(model).theta, 5e5);
 }
 

@@ -68,8 +68,8 @@ TEST(Meta, ScaledRopeIsConstantsOfTheCode) {
   const Model small = read_any(meta({{"use_scaled_rope", true}, {"dim", 2048}, {"n_layers", 16}, {"n_heads", 32}}));
   EXPECT_EQ(codes(small), "scaling-factor-unstated");
   EXPECT_EQ(small.worst(), Level::warning);
-  ASSERT_TRUE(small.doubts[0].cost);
-  EXPECT_LT(small.doubts[0].cost->mean_cosine, 0.99);
+  ASSERT_TRUE(small.doubts[0].cost());
+  EXPECT_LT(small.doubts[0].cost()->mean_cosine, 0.99);
   EXPECT_NE(rotary_of(small).rule, RotaryRule(rotary::Llama3{32, 1, 4, 8192}));
 }
 

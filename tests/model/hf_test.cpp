@@ -65,7 +65,7 @@ TEST(Scaling, ADefaultBlockIsNotScaling) {
   EXPECT_EQ(doubt.keys, (std::vector<std::string>{"rope_theta", "rope_parameters.rope_theta"}));
   EXPECT_NE(doubt.message.find("10000 "), std::string::npos) << doubt.message;
   EXPECT_NE(doubt.message.find("1000000;"), std::string::npos) << doubt.message;
-  EXPECT_TRUE(doubt.cost);
+  EXPECT_TRUE(doubt.cost());
   const RotarySpec spec = rotary_of(model);
   EXPECT_TRUE(std::holds_alternative<rotary::Default>(spec.rule));
   EXPECT_EQ(spec.theta, 1000000);
@@ -270,6 +270,32 @@ TEST(Type, SectionsAreReadWithTheirOrder) {
   EXPECT_EQ(sections("qwen2_vl", json::object()).section_order, SectionOrder::chunked);
   EXPECT_EQ(sections("qwen2_vl", {{"mrope_interleaved", true}}).section_order, SectionOrder::interleaved);
   EXPECT_EQ(sections("qwen3_vl_text", json::object()).section_order, SectionOrder::interleaved) << "as the code of the family does";
+}
+
+// Height and width take turns in the first 44 pairs, and the file names time last: as Ernie4_5_VLMoeTextRotaryEmbedding has it.
+TEST(Type, SectionsOfErnieNameTimeLast) {
+  const auto ernie = [](json extra) {
+    json block = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+    block.update(extra);
+    return read(config("ernie4_5_vl_moe_text", {{"head_dim", 128}, {"rope_parameters", block}}));
+  };
+  const Model model = ernie({{"mrope_section", {22, 22, 20}}});
+  const RotarySpec spec = rotary_of(model);
+  EXPECT_EQ(codes(model), "");
+  EXPECT_EQ(spec.sections, (std::vector{20, 22, 22}));
+  EXPECT_EQ(spec.section_order, SectionOrder::time_last);
+  const auto axis = frequencies(spec).axis;
+  for (std::size_t i = 0; i < 64; i++) EXPECT_EQ(axis.at(i), i >= 44 ? 0 : 1 + i % 2) << i;
+  EXPECT_NE(axis,
+            frequencies(
+                rotary_of(read(config(
+                    "qwen2_vl", {{"head_dim", 128},
+                                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5e5}, {"mrope_section", {22, 22, 20}}}}}))))
+                .axis);
+  const Model without = ernie(json::object());
+  EXPECT_EQ(codes(without), "mrope-section-missing-family-default");
+  EXPECT_EQ(rotary_of(without).sections, spec.sections);
+  EXPECT_NE(find_doubt(ernie({{"mrope_section", {22, 20, 22}}}), "value-invalid"), nullptr) << "height and width have as many pairs";
 }
 
 // T25: the fraction says how many pairs turn, and is not applied to the width as well.

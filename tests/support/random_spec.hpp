@@ -129,7 +129,11 @@ void draw_axes(Draw& draw, gnomon::RotarySpec& spec) {
   if (kind == 0 || pairs < number) return;
   if (kind > 1) spec.axes = number;
   if (kind < 3) spec.sections = draw_sections(draw, pairs, number);
-  if (kind == 1 && draw.whole(0, 1) == 1) spec.section_order = gnomon::SectionOrder::interleaved;
+  if (kind != 1) return;
+  spec.section_order = static_cast<gnomon::SectionOrder>(draw.whole(0, 2));
+  if (spec.section_order != gnomon::SectionOrder::time_last) return;
+  spec.sections.assign(static_cast<std::size_t>(number), static_cast<int>(draw.whole(1, (pairs - 1) / (number - 1))));
+  spec.sections[0] = pairs - (number - 1) * spec.sections[1];
 }
 
 /// A valid spec of the rule. Combinations the rule refuses are drawn again; a rule that refuses all of them fails the test.

@@ -114,8 +114,13 @@ OrderedJson rope_block(const RotarySpec& spec) {
       },
       spec.rule);
   if (!spec.sections.empty()) {
-    block["mrope_section"] = spec.sections;
-    block["mrope_interleaved"] = spec.section_order == SectionOrder::interleaved;
+    auto sections = spec.sections;
+    if (spec.section_order == SectionOrder::time_last) {  // an order of the code alone, which names time last here too
+      std::rotate(sections.begin(), sections.begin() + 1, sections.end());
+    } else {
+      block["mrope_interleaved"] = spec.section_order == SectionOrder::interleaved;
+    }
+    block["mrope_section"] = sections;
   }
   return block;
 }
@@ -226,6 +231,8 @@ double as_f32(double value) {
 
 // ggml gives axis a the pairs a, a + 3, … below 3 * sections[a], and what is left a fourth position id, which is 0 in text.
 void check_axes_in_ggml(const RotarySpec& spec, std::size_t layer, Remarks& remarks) {
+  if (spec.section_order == SectionOrder::time_last)
+    remarks.lose_certainly(layer, "axes", "llama.cpp has no rotation whose first axis has the last pairs");
   if (spec.section_order != SectionOrder::interleaved || spec.sections.size() != 3) return;
   std::string left;
   for (int i = 0; i < spec.rotary_dim / 2; i++) {

@@ -47,6 +47,15 @@ void conformer(HfContext& model) {
                      "relative positions as in Transformer-XL are known but not offered by this version");
 }
 
+// Sinusoids of the distance meet the content of the query through a projection of their own, beside two biases: no rule here has it.
+void transformer_xl(HfContext& model) {
+  const auto type = model.keys().text("attn_type");
+  if (model.declaration().model.type == "xlnet" && (!type || type->value == "bi"))
+    model.declaration().causal = {false, type ? type->origin : family_default()};
+  model.doubts().add("rule-not-available", {model.keys().full("model_type")},
+                     "relative positions of Transformer-XL, sinusoids of the distance, are known but not offered by this version");
+}
+
 // MPNet's own buckets beside its learned table, the same in every layer.
 void mpnet(HfContext& model) {
   const auto buckets = model.keys().integer("relative_attention_num_buckets").value_or(Integer{32, family_default()});
@@ -57,6 +66,14 @@ void mpnet(HfContext& model) {
 
 std::vector<Family> encoder_families() {
   return {
+      {.name = "XLNet, Transformer-XL",
+       .model_types = {"xlnet", "transfo-xl"},
+       .class_prefix = "XLNet",
+       .encoding = Encoding::other,
+       .layers = 24,
+       .heads = 16,
+       .hidden_size = 1024,
+       .hook = transformer_xl},
       {.name = "BERT",
        .model_types = {"bert", "electra", "distilbert", "albert", "ernie", "roc_bert", "mobilebert", "megatron-bert", "convbert",
                        "layoutlm", "bert-generation", "visual_bert", "splinter", "nezha", "big_bird", "squeezebert", "rembert", "canine"},

@@ -2,8 +2,6 @@
 // GLM and ChatGLM. Sources: the code published with ChatGLM, transformers 5.24 (glm*), the released files.
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "model/families.hpp"
 #include "model/hf_context.hpp"
 
@@ -19,18 +17,6 @@ void chatglm(HfContext& model) {
   for (auto& kind : model.declaration().kinds) kind.rotary.reset();
   model.doubts().add("rule-not-available", {planar->origin.key},
                      fmt::format("{}: rotation by two positions per token is known but not offered by this version", planar->origin.key));
-}
-
-// Rows and columns take turns in the first pairs and time has the rest: an order that SectionOrder does not have.
-void ernie_vl(HfContext& model) {
-  for (auto& kind : model.declaration().kinds) {
-    if (!kind.rotary) continue;
-    const auto sections = std::exchange(kind.rotary->sections, std::nullopt);
-    const std::string key = sections && !sections->origin.key.empty() ? sections->origin.key : "mrope_section";
-    model.doubts().add(
-        "section-order-unknown", {key},
-        fmt::format("{}: rows and columns take turns before time, an order without a name here; the numbers hold for text", key));
-  }
 }
 
 }  // namespace
@@ -99,7 +85,8 @@ std::vector<Family> glm_families() {
        .layout = interleaved,
        .theta = 500000,
        .v4_theta = 500000,
-       .hook = ernie_vl},
+       .sections = {22, 22, 20},  // height, width, time
+       .section_order = SectionOrder::time_last},
       {.name = "ERNIE 4.5",
        .model_types = {"ernie4_5", "ernie4_5_moe"},
        .class_prefix = "Ernie4_5",

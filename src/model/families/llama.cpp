@@ -9,6 +9,12 @@ namespace {
 
 constexpr auto interleaved = PairLayout::interleaved;
 
+// Its rotate_half is (x2, -x1), where that of all others is (-x2, x1).
+void nanochat(HfContext& model) {
+  model.doubts().add("rotation-reversed", {model.keys().full("model_type")},
+                     "the code of nanochat turns each pair by minus the angle; the numbers here are those of the usual direction");
+}
+
 // Cross-attention layers see an image: no position enters there.
 void mllama(HfContext& model) {
   for (const auto kind : model.kinds_of(LayerType::cross)) model.kind(kind).rotary.reset();
@@ -176,8 +182,9 @@ std::vector<Family> llama_families() {
        .architectures = {"exaone"},
        .theta = 500000,
        .v4_theta = 500000},
-      {.name = "JetMoE, nanochat and others that state all they need",
-       .model_types = {"jetmoe", "nanochat", "sarvam_moe", "moshi", "kyutai_speech_to_text", "higgs_audio_v2"}},
+      {.name = "nanochat", .model_types = {"nanochat"}, .since_v5 = true, .hook = nanochat},
+      {.name = "JetMoE and others that state all they need",
+       .model_types = {"jetmoe", "sarvam_moe", "moshi", "kyutai_speech_to_text", "higgs_audio_v2"}},
       {.name = "HY-V3", .model_types = {"hy_v3"}, .since_v5 = true, .theta = 11158840},
   };
 }

@@ -78,7 +78,7 @@ std::vector<Family> qwen_families() {
           .architectures = {"qwen3vl", "qwen3vlmoe"},
           .v4_theta = 5000000,
           .sections = {24, 20, 20},
-          .sections_interleaved = true,
+          .section_order = SectionOrder::interleaved,
           .head_dim = 128,
       },
       {
@@ -86,7 +86,7 @@ std::vector<Family> qwen_families() {
           .model_types = {"qwen3_omni_moe_text", "qwen3_omni_moe_thinker"},
           .v4_theta = 1000000,
           .sections = {24, 20, 20},
-          .sections_interleaved = true,
+          .section_order = SectionOrder::interleaved,
       },
       {
           .name = "PaddleOCR-VL",
@@ -115,7 +115,7 @@ std::vector<Family> qwen_families() {
           .partial = true,
           .rotary_fraction = 0.25,
           .sections = {11, 11, 10},
-          .sections_interleaved = true,
+          .section_order = SectionOrder::interleaved,
           .head_dim = 256,
           .window_rule = WindowRule::linear_pattern,
           .pattern = 4,

@@ -109,8 +109,6 @@ void llama4_tower(HfContext& model) {
   axial(model, theta_or(model, 10000));
 }
 
-void gemma4_tower(HfContext& model) { axial(model, theta_or(model, 100)); }
-
 // A list of frequencies for a rule of its own: pairs of the first half are rows, of the second columns.
 void use_listed(HfContext& model, const std::vector<double>& inv_freq, const Origin& origin) {
   const double half = static_cast<double>(inv_freq.size()) / 2;
@@ -270,18 +268,6 @@ std::vector<Family> vision_families() {
        .hidden_size = 768,
        .is_image = true,
        .hook = llama4_tower},
-      {.name = "Gemma 4 vision",
-       .model_types = {"gemma4_vision"},
-       .tower_of = {"gemma4"},
-       .encoding = other,
-       .causal = false,
-       .layers = 16,
-       .heads = 12,
-       .head_dim = 64,
-       .hidden_size = 768,
-       .softmax_scale = 1,
-       .is_image = true,
-       .hook = gemma4_tower},
   };
 }
 
