@@ -422,6 +422,22 @@ TEST_P(Attention, ChangesOfScoresUnderMasks) {
   }
 }
 
+TEST_P(Attention, FireMeasuresLengthsFromTheFirstTokenOfASequence) {
+  SequenceDraw draw(59);
+  Errors errors;
+  const std::vector<std::int32_t> documents{0, 3, 70, 71, 140, 260}, begin{0, 17, 130}, end{260, 260, 260};
+  for (const bool packed : {true, false}) {
+    Call<float> call({.batch = 3, .heads = 2, .queries = 260, .keys = 260, .width = 16, .value_width = 16}, draw);
+    gnomon::MaskOptions mask;
+    mask.right = 0;
+    if (packed) mask.cu_seqlens_q = mask.cu_seqlens_k = documents;
+    if (!packed) mask.key_begin = begin, mask.key_end = end;
+    call.see(mask);
+    call.add(fire(2, draw));
+    ASSERT_TRUE(errors.add(call, run(call))) << packed;
+  }
+}
+
 TEST_P(Attention, ImagesInATable) {
   SequenceDraw draw(57);
   Errors errors;
