@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """M-RoPE ids against get_rope_index of the transformers that is installed: text, images and videos of random sizes, padded batches."""
 
+import importlib
 import random
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import gnomon
 from gnomon import position_ids
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 VERSION = "transformers-5.24"
 # Family, its model class, and the settings of its vision config.
@@ -131,3 +133,18 @@ def test_rows_of_opt(tally):
     rows = position_ids.TextBatch(mask.numpy()).table_rows(offset=2)
     np.testing.assert_array_equal(rows, theirs_rows)
     tally("rows of OPT", rows.size)
+
+
+def test_sections_of_ernie_are_those_of_its_module(tmp_path):
+    """The frequencies and the axis of each pair, from the config.json of its own class, against cos of its own module."""
+    module = importlib.import_module("transformers.models.ernie4_5_vl_moe.modeling_ernie4_5_vl_moe")
+    config = transformers.Ernie4_5_VLMoeTextConfig(num_hidden_layers=2)
+    (tmp_path / "config.json").write_text(config.to_json_string(use_diff=False))
+    spec = gnomon.read_model(tmp_path / "config.json").rotary()
+    assert (spec.sections, spec.section_order) == ([20, 22, 22], "time_last")
+    positions = np.array([[3, 700], [11, 40], [29, 5]])  # time, height, width
+    cos, _ = module.Ernie4_5_VLMoeTextRotaryEmbedding(config)(torch.zeros(1), torch.tensor(positions)[:, None])
+    made = gnomon.frequencies(spec)
+    ours = np.cos(positions[made.axis] * made.inv_freq[:, None]).T
+    np.testing.assert_allclose(cos[0, :, ::2].numpy(), ours, atol=2e-5)
+    assert not np.allclose(ours, np.cos(positions[made.axis[::-1]] * made.inv_freq[:, None]).T, atol=1e-2)

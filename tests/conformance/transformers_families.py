@@ -12,10 +12,9 @@ import tempfile
 import torch
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers_forward import TEXT_PARTS, look_forward
 
 import gnomon
-
-TEXT_PARTS = ("", "text", "decoder")
 
 # Classes whose defaults no released model has, with the keys that the released ones state; and models around them.
 STATED = {
@@ -145,7 +144,8 @@ def look(model_type, class_name):
     layout = layout_of(module, text)
     if layout and any(group.rotary.layout != layout for group in groups):
         different.append(f"layout {groups[0].rotary.layout} instead of {layout}")
-    return {"different": different, "layout": layout, "theta": groups[0].rotary.theta if groups else None}
+    forward = look_forward(config, STATED.get(model_type, {})) if config is text else None
+    return {"different": different, "layout": layout, "theta": groups[0].rotary.theta if groups else None, "forward": forward}
 
 
 def main():
