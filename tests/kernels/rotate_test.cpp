@@ -247,6 +247,23 @@ TEST_P(Rotate, LongRunsOfTokens) {
     }
 }
 
+TEST_P(Rotate, RowsDoNotDependOnThoseBeforeThem) {
+  // Phases of positions that follow each other are sums. A carry lost in one is 2^-32 turn: only thousands of them can be seen.
+  SequenceDraw draw(40);
+  constexpr std::int64_t tokens = 5000;
+  const auto spec = plain(42, 42, 0, PairLayout::half_split);
+  const auto frequencies = gnomon::frequencies(spec);
+  Strided<float> x({1, 1, tokens, spec.head_dim}, Order::bhtd);
+  x.fill(draw);
+  auto alone = x;
+  gnomon::rotate(x.view(), frequencies, gnomon::Range{0, tokens});
+  for (const std::int64_t t : {std::int64_t{2}, tokens / 2, tokens - 1}) {
+    const gnomon::TensorView one{&alone.at(0, 0, t, 0), gnomon::DType::f32, {1, 1, 1, spec.head_dim}, alone.strides};
+    gnomon::rotate(one, frequencies, gnomon::Range{t, t + 1});
+    for (std::int64_t d = 0; d < spec.head_dim; d++) ASSERT_EQ(x.at(0, 0, t, d), alone.at(0, 0, t, d)) << "token " << t << " channel " << d;
+  }
+}
+
 TEST_P(Rotate, CosAndSinKeepTheContractAtEveryDistance) {
   // The unit vector (1, 0) becomes (cos, sin): nothing else is in the result.
   SequenceDraw draw(35);
