@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "support/random_spec.hpp"
@@ -85,6 +86,37 @@ TEST_P(Embed, RowsAreAddedF32) { adds_rows_of_every_type<float>(); }
 TEST_P(Embed, RowsAreAddedBf16) { adds_rows_of_every_type<std::uint16_t>(); }
 TEST_P(Embed, RowsAreAddedF16) { adds_rows_of_every_type<Half>(); }
 TEST_P(Embed, RowsAreAddedF64) { adds_rows_of_every_type<double>(); }
+
+/// Every value of a type of two bytes, scaled: products that float32 holds, so that one rounding is all there is.
+template <class Element>
+void rounds_every_value() {
+  constexpr std::int64_t width = 64, tokens = 65536 / width;
+  Strided<Element> x({1, 1, tokens, width}, Order::bhtd);
+  x.each([&](auto, auto, auto t, auto d) {
+    const auto bits = static_cast<std::uint16_t>(t * width + d);
+    std::memcpy(&x.at(0, 0, t, d), &bits, sizeof bits);
+  });
+  const std::vector<float> nothing(width, -0.0F);  // added to a zero, it leaves the sign
+  const RowsView rows{nothing.data(), gnomon::DType::f32, 1, width, width, 0};
+  const std::vector<std::int64_t> positions(tokens);
+  int ties = 0;
+  for (const double scale : {1.0, 1.5, 1.25, 1 + 0x1p-8, 1 + 0x1p-11}) {
+    auto out = x;
+    gnomon::add_positions(std::as_const(x).view(), out.view(), rows, gnomon::Ids{positions}, {.scale = scale});
+    x.each([&](auto, auto, auto t, auto d) {
+      const double product = decode(x.at(0, 0, t, d)) * scale, got = decode(out.at(0, 0, t, d));
+      if (std::isnan(product)) {
+        ASSERT_TRUE(std::isnan(got)) << "a NaN became " << got;
+        return;
+      }
+      ASSERT_TRUE(same_bits(out.at(0, 0, t, d), encode<Element>(product))) << decode(x.at(0, 0, t, d)) << " times " << scale << ": " << got;
+      ties += std::isfinite(got) && std::abs(got - product) == half_ulp<Element>(std::abs(product)) ? 1 : 0;
+    });
+  }
+  EXPECT_GT(ties, 10000) << "the test would not see which way they go";
+}
+TEST_P(Embed, EveryValueIsRoundedToTheNearestBf16) { rounds_every_value<std::uint16_t>(); }
+TEST_P(Embed, EveryValueIsRoundedToTheNearestF16) { rounds_every_value<Half>(); }
 
 TEST_P(Embed, TheFusedLookupIsTheLookupThenTheRows) {
   SequenceDraw draw(72);
