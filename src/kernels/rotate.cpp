@@ -159,11 +159,10 @@ class Rows {
     if (job_.log_magnitude == nullptr) return pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR { make(i, c, s); });
     decay(b, h, t, reciprocal);
     pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR {
-      VF by_c, by_s;
-      read_made(i, by_c, by_s);
+      const VF factor = hn::LoadU(F(), cosine_ + i);
       make(i, c, s);
-      c = hn::Mul(c, by_c);
-      s = hn::Mul(s, by_s);
+      c = hn::Mul(c, factor);
+      s = hn::Mul(s, factor);
     });
   }
 
@@ -272,14 +271,14 @@ class Rows {
     });
   }
 
-  /// What cos and sin are multiplied by.
+  /// What cos and sin are multiplied by, in the place of cos.
   void decay(std::int64_t b, std::int64_t h, std::int64_t t, bool reciprocal) {
     for (std::int64_t i = 0; i < job_.pairs; i++) {
       const int axis = job_.axis == nullptr ? 0 : job_.axis[i];
       const double position =
           job_.positions->is_real() ? job_.positions->real(axis, b, h, t) : static_cast<double>(job_.positions->whole(axis, b, h, t));
       const double exponent = job_.log_magnitude[i] * (position - static_cast<double>(job_.centre));
-      cosine_[place(i)] = sine_[place(i)] = static_cast<float>(std::exp(reciprocal ? -exponent : exponent));
+      cosine_[place(i)] = static_cast<float>(std::exp(reciprocal ? -exponent : exponent));
     }
   }
 

@@ -195,7 +195,7 @@ class Comparison {
     return "no key states that time has the last pairs: it is an order of the code of ERNIE 4.5 VL";
   }
 
-  bool is_xpos(const RotarySpec& spec) { return std::holds_alternative<rotary::Xpos>(spec.rule); }
+  static bool is_xpos(const RotarySpec& spec) { return std::holds_alternative<rotary::Xpos>(spec.rule); }
 
   void compare_frequencies(std::size_t layer, const RotarySpec& wanted, const RotarySpec& got) {
     std::int64_t worst_length = 0;

@@ -13,6 +13,7 @@
 #include "operations/attention.hpp"
 #include "operations/decode.hpp"
 #include "operations/rotate.hpp"
+#include "operations/tasks.hpp"
 #include "operations/views.hpp"
 
 namespace gnomon {
@@ -184,8 +185,7 @@ TileCall::TileCall(const ConstTensorView& q, const ConstTensorView& k, const Con
   job.maximum = options.maximum;
   const double products = static_cast<double>(job.batch * job.heads) * static_cast<double>(job.queries) * static_cast<double>(job.keys) *
                           static_cast<double>(job.width + job.value_width);
-  constexpr double worth_threads = 4e6;  // some 50 us of one core: anything smaller is done before a thread wakes up
-  if (products > worth_threads) job.executor = options.executor;
+  if (products_worth_threads(products)) job.executor = options.executor;
 }
 
 void check_options(const AttentionShape& shape, const AttentionOptions& options) {

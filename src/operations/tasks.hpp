@@ -17,4 +17,7 @@ inline std::int64_t tasks_worth_running(std::int64_t bytes, const Executor* exec
   return std::min(tasks_per_thread * static_cast<std::int64_t>(executor->width()), bytes / least_task);
 }
 
+/// Whether work of so many multiplications and additions is worth the threads of an executor: 4e6 are some 50 us of one core.
+inline bool products_worth_threads(double products) { return products > 4e6; }
+
 }  // namespace gnomon
