@@ -22,6 +22,7 @@
 
 #include "kernels/attention_bias-inl.h"
 #include "kernels/attention_tile-inl.h"
+#include "kernels/softmax_row.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
@@ -591,28 +592,18 @@ class Worker {
 
   /// The denominator, with the sink logit, and the rows of the result.
   void close(const Block& block) {
-    constexpr double ln2 = 0.6931471805599453;
+    const float* sink = job_.sink_logits == nullptr ? nullptr : job_.sink_logits + block.head;
     for (std::int64_t lane = 0; lane < block.queries; lane++) {
       const auto maximum = static_cast<double>(block.maximum[lane]);
-      const double sink =
-          job_.sink_logits == nullptr ? static_cast<double>(minus_infinity) : static_cast<double>(job_.sink_logits[block.head]) * log2_e;
-      const double top = std::max(maximum, sink), shift = std::isinf(top) && top < 0 ? 0 : top;
-      double factor = 1, sum = static_cast<double>(block.sum[lane]);
-      if (job_.sink_logits != nullptr) {
-        factor = std::exp2(maximum - shift);
-        sum = sum * factor + std::exp2(sink - shift);
-      }
+      SoftmaxRow row(maximum, sink);
+      const double factor = row.add(maximum, static_cast<double>(block.sum[lane]));
       const std::int64_t query = block.query + lane;
       auto* to =
           static_cast<Element*>(job_.out) + block.b * job_.out_strides[0] + block.head * job_.out_strides[1] + query * job_.out_strides[2];
-      const double inverse = sum == 0 ? 0 : factor / sum;
-      narrow_row<Elements>(block.out + lane * shared_.value_stride, static_cast<float>(inverse), job_.value_width, to);
+      narrow_row<Elements>(block.out + lane * shared_.value_stride, static_cast<float>(row.share(factor)), job_.value_width, to);
       const std::int64_t at = (block.b * job_.heads + block.head) * job_.queries + query;
-      if (job_.log_sum_exp != nullptr) job_.log_sum_exp[at] = static_cast<float>((shift + std::log2(sum)) * ln2);
-      if (job_.maximum != nullptr) {
-        const bool is_nan = std::isnan(sum) && maximum < static_cast<double>(std::numeric_limits<float>::infinity());
-        job_.maximum[at] = is_nan ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(maximum * ln2);
-      }
+      if (job_.log_sum_exp != nullptr) job_.log_sum_exp[at] = row.log_sum_exp();
+      if (job_.maximum != nullptr) job_.maximum[at] = row.maximum();
     }
   }
 

@@ -16,12 +16,11 @@
 
 #include "kernels/attention_tables.hpp"
 #include "kernels/attention_tile-inl.h"
+#include "kernels/softmax_row.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
 namespace {  // a file compiled for more than its target must not lend its code to others
-
-constexpr double log2_e = 1.4426950408889634;  // scores are exponents of 2
 
 /// Calls change(vector, row, c) for each vector of a tile and stores what it returns.
 template <class Change>

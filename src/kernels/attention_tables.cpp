@@ -5,10 +5,10 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/softmax_row.hpp"
+
 namespace gnomon::kernels {
 namespace {
-
-constexpr double log2_e = 1.4426950408889634;
 
 /// Where a hidden unit turns on (going up) or off, and its line.
 struct Bend {

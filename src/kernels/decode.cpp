@@ -19,13 +19,14 @@
 #include "hwy/highway.h"
 #include "kernels/elements-inl.h"
 #include "kernels/exp2-inl.h"
+#include "kernels/softmax_row.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
 
 constexpr std::int64_t decode_lanes = HWY_LANES(float), decode_step = 2 * decode_lanes;  // channels read at once: two vectors
 constexpr std::int64_t block_keys = 32;                                                  // a multiple of the lanes of every target
-constexpr float no_score = -std::numeric_limits<float>::infinity(), log2_e = 1.4426950408889634f;
+constexpr float no_score = -std::numeric_limits<float>::infinity();
 
 // Rows that share a pass over the keys: as many as the registers hold sums for.
 #undef GNOMON_DECODE_ROWS
@@ -400,7 +401,7 @@ class Decoder {
       return;
     }
     for (std::int64_t j = 0; j < number; j++) {
-      scores[j] += log2_e * bias.values[std::clamp<std::int64_t>(distance + j - bias.least, 0, bias.distances - 1)];
+      scores[j] += static_cast<float>(log2_e) * bias.values[std::clamp<std::int64_t>(distance + j - bias.least, 0, bias.distances - 1)];
     }
   }
 

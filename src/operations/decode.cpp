@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "kernels/decode.hpp"
+#include "kernels/softmax_row.hpp"
 #include "operations/tasks.hpp"
 #include "plan/round.hpp"
 
 namespace gnomon {
 namespace {
 
-constexpr double log2_e = 1.4426950408889634, ln_2 = 0.6931471805599453;  // scores are exponents of 2
+using kernels::log2_e;  // scores are exponents of 2
 constexpr double no_score = -std::numeric_limits<double>::infinity();
 constexpr std::int64_t split_keys = 1024, widest = 1024;
 
@@ -190,27 +191,21 @@ class Decode {
     for (std::int64_t split = 0; split < splits_; split++) {
       maximum = std::max(maximum, static_cast<double>(partials_[part(split)].maximum));
     }
-    const double sink =
-        options_.sink_logits.empty() ? no_score : static_cast<double>(options_.sink_logits[static_cast<std::size_t>(head)]) * log2_e;
-    const double top = std::max(maximum, sink), shift = top == no_score ? 0 : top;
-    double sum = std::exp2(sink - shift);
+    const float* sink = options_.sink_logits.empty() ? nullptr : &options_.sink_logits[static_cast<std::size_t>(head)];
+    kernels::SoftmaxRow whole(maximum, sink);
     std::vector<double> result(static_cast<std::size_t>(value_width_));
     for (std::int64_t split = 0; split < splits_; split++) {
       const auto& partial = partials_[part(split)];
       if (partial.sum == 0) continue;
-      const double weight = std::exp2(static_cast<double>(partial.maximum) - shift);
-      sum += weight * static_cast<double>(partial.sum);
+      const double factor = whole.add(static_cast<double>(partial.maximum), static_cast<double>(partial.sum));
       const float* values = &values_[part(split) * result.size()];
-      for (std::size_t d = 0; d < result.size(); d++) result[d] += weight * static_cast<double>(values[d]);
+      for (std::size_t d = 0; d < result.size(); d++) result[d] += factor * static_cast<double>(values[d]);
     }
     auto* to = static_cast<Element*>(out_.data) + b * out_.strides[0] + head * out_.strides[1] + t * out_.strides[2];
-    for (std::size_t d = 0; d < result.size(); d++) to[d] = round<Element>(sum == 0 ? 0 : result[d] / sum);
+    for (std::size_t d = 0; d < result.size(); d++) to[d] = round<Element>(whole.share(result[d]));
     const auto at = static_cast<std::size_t>((b * q_.shape[1] + head) * queries_ + t);
-    if (options_.log_sum_exp != nullptr) options_.log_sum_exp[at] = static_cast<float>((shift + std::log2(sum)) * ln_2);
-    if (options_.maximum != nullptr) {
-      const bool poisoned = std::isnan(sum) && maximum < std::numeric_limits<double>::infinity();
-      options_.maximum[at] = static_cast<float>(poisoned ? std::nan("") : maximum * ln_2);
-    }
+    if (options_.log_sum_exp != nullptr) options_.log_sum_exp[at] = whole.log_sum_exp();
+    if (options_.maximum != nullptr) options_.maximum[at] = whole.maximum();
   }
 
   const ConstTensorView& q_;
