@@ -133,7 +133,8 @@ class Rows {
     left_ = job.pairs - groups_ * Arrangement::vectors * lanes_;
     stride_ = groups_ * Arrangement::coefficients * lanes_ + 2 * left_;
     block_ = std::clamp<std::int64_t>(std::min<std::int64_t>(row_floats / stride_, 32), 1, std::max<std::int64_t>(tokens, 1));
-    take_memory(static_cast<std::size_t>(6 * padded_ + block_ * stride_));
+    stepped_ = job.stepped && job.turns != nullptr && job.axis == nullptr && job.log_magnitude == nullptr && !job.positions->is_real();
+    take_memory(static_cast<std::size_t>(6 * padded_ + block_ * stride_ + (stepped_ ? (1 + steps) * 2 * padded_ : 0)));
     if (job.turns != nullptr) split_turns();
   }
   Rows(const Rows&) = delete;
@@ -151,23 +152,27 @@ class Rows {
       read_table(job_.positions->whole(0, b, h, t));
       return pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR { read_made(i, c, s); });
     }
+    if (stepped_) {
+      step_to(job_.positions->whole(0, b, h, t));
+      return pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR { make_product(i, c, s); });
+    }
     if (job_.axis == nullptr && !job_.positions->is_real()) {
       move_to(job_.positions->whole(0, b, h, t));
     } else {
       make_phases(b, h, t);
     }
-    if (job_.log_magnitude == nullptr) return pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR { make(i, c, s); });
+    if (job_.log_magnitude == nullptr) return pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR { make(i, job_.magnitude, c, s); });
     decay(b, h, t, reciprocal);
     pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR {
       const VF factor = hn::LoadU(F(), cosine_ + i);
-      make(i, c, s);
+      make(i, job_.magnitude, c, s);
       c = hn::Mul(c, factor);
       s = hn::Mul(s, factor);
     });
   }
 
  private:
-  static constexpr std::int64_t row_floats = 4096, stack_floats = 8192;
+  static constexpr std::int64_t row_floats = 4096, stack_floats = 8192, steps = 16;
 
   // A decode step is over in 100 ns: usual widths must not pay for the heap.
   void take_memory(std::size_t floats) {
@@ -184,6 +189,7 @@ class Rows {
     cosine_ = memory + 4 * padded_;
     sine_ = memory + 5 * padded_;
     rows_ = memory + 6 * padded_;
+    base_ = rows_ + block_ * stride_;
     std::fill_n(phase_low_, 2 * padded_, 0);  // of position 0
   }
 
@@ -245,6 +251,34 @@ class Rows {
     }
   }
 
+  /// A turn by a position is one by the multiple of 16 below it and one by the rest, whose cos and sin are made once. Multiples, so that a
+  /// position has the same row wherever a part begins.
+  void step_to(std::int64_t position) {
+    const std::int64_t rest = position & (steps - 1), base = position - rest;
+    if (!base_is_made_ || base != base_position_) make_list(base, job_.magnitude, base_);
+    base_position_ = base;
+    base_is_made_ = true;
+    step_ = base_ + (1 + rest) * 2 * padded_;
+    if ((steps_made_ >> rest & 1) == 0) make_list(rest, 1, step_);
+    steps_made_ |= 1u << rest;
+  }
+  void make_list(std::int64_t position, float magnitude, float* to) {
+    move_to(position);
+    for (std::int64_t i = 0; i < padded_; i += lanes_) {
+      VF c, s;
+      make(i, magnitude, c, s);
+      hn::StoreU(c, F(), to + i);
+      hn::StoreU(s, F(), to + padded_ + i);
+    }
+  }
+  HWY_INLINE void make_product(std::int64_t i, VF& c, VF& s) const {
+    const F f;
+    const VF c0 = hn::LoadU(f, base_ + i), s0 = hn::LoadU(f, base_ + padded_ + i);
+    const VF c1 = hn::LoadU(f, step_ + i), s1 = hn::LoadU(f, step_ + padded_ + i);
+    c = hn::MulSub(c0, c1, hn::Mul(s0, s1));
+    s = hn::MulAdd(s0, c1, hn::Mul(c0, s1));
+  }
+
   /// Several position axes, or real positions: a product of its own for each pair.
   void make_phases(std::int64_t b, std::int64_t h, std::int64_t t) {
     for (std::int64_t i = 0; i < job_.pairs; i++) {
@@ -282,11 +316,11 @@ class Rows {
     }
   }
 
-  HWY_INLINE void make(std::int64_t i, VF& c, VF& s) const {
+  HWY_INLINE void make(std::int64_t i, float magnitude, VF& c, VF& s) const {
     const F f;
     cos_sin(f, hn::LoadU(U(), phase_ + i), c, s);
-    c = hn::Mul(c, hn::Set(f, job_.magnitude));
-    s = hn::Mul(s, hn::Set(f, job_.transposed ? -job_.magnitude : job_.magnitude));
+    c = hn::Mul(c, hn::Set(f, magnitude));
+    s = hn::Mul(s, hn::Set(f, job_.transposed ? -magnitude : magnitude));
   }
   HWY_INLINE void read_made(std::int64_t i, VF& c, VF& s) const {
     c = hn::LoadU(F(), cosine_ + i);
@@ -320,6 +354,10 @@ class Rows {
   std::uint32_t *low_ = nullptr, *high_ = nullptr;               // (padded), the words of each pair's fraction
   std::uint32_t *phase_low_ = nullptr, *phase_ = nullptr;        // (padded), those of its phase
   float *cosine_ = nullptr, *sine_ = nullptr, *rows_ = nullptr;  // (padded) of one row; (block, stride)
+  bool stepped_ = false, base_is_made_ = false;
+  std::uint32_t steps_made_ = 0;
+  std::int64_t base_position_ = 0;
+  float *base_ = nullptr, *step_ = nullptr;  // (2, padded) cos and sin at a multiple of 16, and at the rest, which lie behind it
   std::vector<float> heap_;
   HWY_ALIGN float stack_[stack_floats];
 };
@@ -330,14 +368,17 @@ struct Heads {
   using Element = typename Elements::Element;
   const Element* x;
   Element* out;
-  std::int64_t number, x_step, out_step, row_step;
+  const Element* next;  // to be asked for meanwhile
+  std::int64_t number = 1, x_step = 0, out_step = 0, row_step = 0;
 };
 
-/// Asks for what stands 4 KiB ahead: far enough to hide the memory, near enough to stay in L1.
+/// What stands this far ahead is asked for: far enough to hide the memory, near enough to stay in L1.
+constexpr std::int64_t bytes_ahead = 4096;
+
 template <class Element>
 HWY_INLINE void prefetch_head(const Element* x, std::int64_t pairs) {
   const std::int64_t bytes = 2 * pairs * static_cast<std::int64_t>(sizeof(Element));
-  for (std::int64_t line = 0; line < bytes; line += 64) hwy::Prefetch(reinterpret_cast<const char*>(x) + 4096 + line);
+  for (std::int64_t line = 0; line < bytes; line += 64) hwy::Prefetch(reinterpret_cast<const char*>(x) + line);
 }
 
 template <class Elements, class Arrangement, bool ahead>
@@ -348,7 +389,7 @@ HWY_INLINE void turn_groups(const Heads<Elements>& heads, const float* row, std:
   const auto* x = heads.x;
   auto* out = heads.out;
   for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step, row += heads.row_step) {
-    if constexpr (ahead) prefetch_head(x, pairs);
+    if constexpr (ahead) prefetch_head(heads.next + h * heads.x_step, pairs);
     const float* k = row;
     for (std::int64_t g = 0; g < groups; g++, k += Arrangement::coefficients * lanes) {
       const std::int64_t i = g * Arrangement::vectors * lanes;
@@ -381,7 +422,7 @@ HWY_INLINE void turn_whole(const Heads<Elements>& heads, const float* row) {
   const auto* x = heads.x;
   auto* out = heads.out;
   for (std::int64_t h = 0; h < heads.number; h++, x += heads.x_step, out += heads.out_step) {
-    if constexpr (ahead) prefetch_head(x, pairs);
+    if constexpr (ahead) prefetch_head(heads.next + h * heads.x_step, pairs);
     if constexpr (!held) load(), row += heads.row_step;
 #pragma GCC unroll 8
     for (int g = 0; g < groups; g++) {
@@ -460,30 +501,44 @@ class Rotator {
   // way.
   void rotate_heads(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t h_end, std::int64_t begin, std::int64_t end,
                     bool make) {
-    const bool heads_are_nearer = std::abs(tensor.x_strides[1]) <= std::abs(tensor.x_strides[2]);
-    const std::int64_t together = heads_are_nearer ? h_end - h : 1;
-    for (; h < h_end; h += together) {
-      if (!make && together == 1) {
-        turn(heads_at(tensor, b, h, begin, end - begin, tensor.x_strides[2], tensor.out_strides[2], rows_.step()), 0);
-        continue;
-      }
+    if (std::abs(tensor.x_strides[1]) <= std::abs(tensor.x_strides[2])) {
       for (std::int64_t t = begin; t < end; t++) {
         if (make) rows_.fill(t - begin, b, h, t, tensor.reciprocal);
-        turn(heads_at(tensor, b, h, t, together, tensor.x_strides[1], tensor.out_strides[1], 0), t - begin);
+        auto heads = heads_at(tensor, b, h, t);
+        heads.number = h_end - h;
+        heads.x_step = tensor.x_strides[1];
+        heads.out_step = tensor.out_strides[1];
+        turn(heads, t - begin);
       }
+      return;
+    }
+    for (; h < h_end; h++) {
+      rotate_tokens(tensor, b, h, begin, end, make);
       make = false;
     }
   }
 
-  static HWY_INLINE Heads<Elements> heads_at(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t t,
-                                             std::int64_t number, std::int64_t x_step, std::int64_t out_step, std::int64_t row_step) {
+  /// A block of tokens of a head. What comes after its end is the same block of the next head.
+  void rotate_tokens(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, bool make) {
+    const std::int64_t bytes = std::abs(tensor.x_strides[2]) * static_cast<std::int64_t>(sizeof(Element));
+    const std::int64_t last = std::clamp(end - bytes_ahead / std::max<std::int64_t>(bytes, 1), begin, end);
+    for (std::int64_t t = begin; t < end;) {
+      auto heads = heads_at(tensor, b, h, t);
+      heads.number = make ? 1 : t < last ? last - t : end - t;
+      heads.x_step = tensor.x_strides[2];
+      heads.out_step = tensor.out_strides[2];
+      heads.row_step = rows_.step();
+      if (t >= last && h + 1 < tensor.heads) heads.next = heads_at(tensor, b, h + 1, begin + t - last).x;
+      if (make) rows_.fill(t - begin, b, h, t, tensor.reciprocal);
+      turn(heads, t - begin);
+      t += heads.number;
+    }
+  }
+
+  static HWY_INLINE Heads<Elements> heads_at(const RotateTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t t) {
     const auto at = [&](const std::int64_t (&strides)[3]) { return b * strides[0] + h * strides[1] + t * strides[2]; };
-    return {static_cast<const Element*>(tensor.x) + at(tensor.x_strides),
-            static_cast<Element*>(tensor.out) + at(tensor.out_strides),
-            number,
-            x_step,
-            out_step,
-            row_step};
+    const Element* x = static_cast<const Element*>(tensor.x) + at(tensor.x_strides);
+    return {x, static_cast<Element*>(tensor.out) + at(tensor.out_strides), x + bytes_ahead / static_cast<std::int64_t>(sizeof(Element))};
   }
 
   HWY_INLINE void turn(Heads<Elements> heads, std::int64_t row) {

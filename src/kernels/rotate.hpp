@@ -37,6 +37,7 @@ struct RotateJob {
   bool interleaved = false;
   bool transposed = false;
   float magnitude = 1;
+  bool stepped = false;   // cos and sin may be products, off by 4e-7: enough for 16-bit types
   bool prefetch = false;  // the tensors are larger than the caches
 };
 

@@ -47,11 +47,13 @@ Rotation moving(const Rotation& rotation) {
   return moves;
 }
 
-void rotate_keys(const TensorView& keys, const Rotation& rotation, const Positions& positions, Executor* executor) {
+void rotate_keys(const TensorView& keys, const Rotation& rotation, const Positions& positions, Executor* executor, bool stepped = false) {
   check_view("keys", keys, rotation.head_dim, "head_dim of the spec");
   check_written_in_place("keys", keys);
   const RotateOperand operand{keys, keys, Side::key};
-  rotate({&operand, 1}, rotation, positions, {.executor = executor});
+  const RotateOptions options{.executor = executor};
+  const auto strides = check_rotate({&operand, 1}, rotation, positions, options);
+  if (!is_empty(keys)) run_rotate({&operand, 1}, rotation, positions, strides, options, stepped);
 }
 
 /// Tokens [begin, begin + groups · together) of every row, all of a row by one delta. To the kernel, `together` tokens are the heads of one
@@ -145,7 +147,8 @@ void rebase_keys(const TensorView& keys, const Rotation& from, const Rotation& t
   change.log_magnitude = decays;
   if (to.log_magnitude.empty()) change.centre = from.centre;
   change.magnitude = to.magnitude / from.magnitude;
-  rotate_keys(keys, change, positions, executor);
+  // A cache has few heads, so cos and sin of its tokens would cost as much as the keys; those of two bytes hide what steps are off by.
+  rotate_keys(keys, change, positions, executor, size_of(keys.dtype) == 2);
 }
 
 namespace {
