@@ -20,10 +20,10 @@ HWY_INLINE VF exp2_of_nonpositive(VF t) {
   // Rounds to a whole number n and leaves n + 126 in the lower bits: the exponent of 2^(n - 1), and of 0 where n = -126. The polynomial is
   // that of 2 * 2^x.
   const VF magic = hn::Set(f, 0x1.8p23f + 126), least = hn::Set(f, -126.0f);
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128  // whose maximum drops a NaN
-  t = hn::IfThenElse(hn::Lt(t, least), least, t);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  t = hn::Max(least, t);  // in this order x86 keeps a NaN; the maximum of others drops it
 #else
-  t = hn::Max(least, t);  // in this order for NaN
+  t = hn::IfThenElse(hn::Lt(t, least), least, t);
 #endif
   const VF rounded = hn::Add(t, magic);
   const VF x = hn::Sub(t, hn::Sub(rounded, magic));

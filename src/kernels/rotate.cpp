@@ -75,6 +75,16 @@ HWY_INLINE void widen_two(const std::uint16_t* x, VF& first, VF& second) {
   first = hn::BitCast(F(), hn::ShiftLeft<16>(both));
   second = hn::BitCast(F(), hn::And(both, hn::Set(U(), 0xffff0000u)));
 }
+/// (a + b + 1) / 2. For SVE, Highway's loses the carry.
+template <class V>
+HWY_INLINE V rounded_average(V a, V b) {
+#if HWY_TARGET == HWY_SVE || HWY_TARGET == HWY_SVE_256
+  return hn::Sub(hn::Or(a, b), hn::ShiftRight<1>(hn::Xor(a, b)));
+#else
+  return hn::AverageRound(a, b);
+#endif
+}
+
 /// To nearest even, in 16-bit lanes: of a lower half, half its sum with 0x7fff, 1 for an odd upper half and the carry that was lost, has in
 /// its top bit what is added to the upper half. As for round_bf16, a NaN stays one.
 HWY_INLINE void narrow_two(VF first, VF second, std::uint16_t* x) {
@@ -83,7 +93,7 @@ HWY_INLINE void narrow_two(VF first, VF second, std::uint16_t* x) {
   const auto upper = hn::OddEven(hn::BitCast(halves, b), hn::BitCast(halves, hn::ShiftRight<16>(a)));
   const auto lower = hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<16>(b)), hn::BitCast(halves, a));
   const auto bias = hn::OrAnd(hn::Set(halves, 0x7ffe), upper, hn::Set(halves, 1));
-  hn::StoreU(hn::Add(upper, hn::ShiftRight<15>(hn::AverageRound(lower, bias))), halves, x);
+  hn::StoreU(hn::Add(upper, hn::ShiftRight<15>(rounded_average(lower, bias))), halves, x);
 }
 
 template <>

@@ -587,12 +587,19 @@ TEST_P(Attention, SkippedTilesChangeNoBit) {
     }
 }
 
+bool has_products_of_pairs() {
+#if HWY_ARCH_X86
+  return (HWY_TARGETS & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 /// The same through products of pairs, where the CPU has them, whether or not they are what is fast there.
 class InPairs : public testing::Test {
  protected:
   void SetUp() override {
-    if ((HWY_TARGETS & HWY_AVX3) == 0 || !__builtin_cpu_supports("avx512bf16"))
-      GTEST_SKIP() << "this CPU, or this build for one target, has no products of pairs of bf16";
+    if (!has_products_of_pairs()) GTEST_SKIP() << "this CPU, or this build for one target, has no products of pairs of bf16";
   }
   static Result<std::uint16_t> run_pairs(const Call<std::uint16_t>& call, gnomon::Executor* executor = nullptr, bool skip = true) {
     auto result = run(call);

@@ -150,6 +150,20 @@ TEST(Pool, HasAllItsThreadsAtWork) {
   EXPECT_EQ(together, 3);
 }
 
+TEST(Pool, WaitsForTheTaskOfASlowThread) {
+  ThreadPool pool(2);
+  const auto caller = std::this_thread::get_id();
+  static std::atomic<int> started{0}, finished{0};  // static: a pool that does not wait would leave the thread nothing to write to
+  pool.run(2, [caller](std::size_t) {
+    started++;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (started < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();  // one task for each thread
+    if (std::this_thread::get_id() != caller) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    finished++;
+  });
+  EXPECT_EQ(finished, 2);
+}
+
 TEST(Pool, ARunWithinARunIsDoneAlone) {
   ThreadPool pool(3);
   Tally tally(20 * 10);
