@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "hwy/cache_control.h"
@@ -75,6 +76,7 @@ HWY_INLINE void widen_two(const std::uint16_t* x, VF& first, VF& second) {
   first = hn::BitCast(F(), hn::ShiftLeft<16>(both));
   second = hn::BitCast(F(), hn::And(both, hn::Set(U(), 0xffff0000u)));
 }
+
 /// (a + b + 1) / 2. For SVE, Highway's loses the carry.
 template <class V>
 HWY_INLINE V rounded_average(V a, V b) {
@@ -265,9 +267,8 @@ class Rows {
   /// position has the same row wherever a part begins.
   void step_to(std::int64_t position) {
     const std::int64_t rest = position & (steps - 1), base = position - rest;
-    if (!base_is_made_ || base != base_position_) make_list(base, job_.magnitude, base_);
+    if (base_position_ != base) make_list(base, job_.magnitude, base_);
     base_position_ = base;
-    base_is_made_ = true;
     step_ = base_ + (1 + rest) * 2 * padded_;
     if ((steps_made_ >> rest & 1) == 0) make_list(rest, 1, step_);
     steps_made_ |= 1u << rest;
@@ -364,9 +365,9 @@ class Rows {
   std::uint32_t *low_ = nullptr, *high_ = nullptr;               // (padded), the words of each pair's fraction
   std::uint32_t *phase_low_ = nullptr, *phase_ = nullptr;        // (padded), those of its phase
   float *cosine_ = nullptr, *sine_ = nullptr, *rows_ = nullptr;  // (padded) of one row; (block, stride)
-  bool stepped_ = false, base_is_made_ = false;
+  bool stepped_ = false;
   std::uint32_t steps_made_ = 0;
-  std::int64_t base_position_ = 0;
+  std::optional<std::int64_t> base_position_;
   float *base_ = nullptr, *step_ = nullptr;  // (2, padded) cos and sin at a multiple of 16, and at the rest, which lie behind it
   std::vector<float> heap_;
   HWY_ALIGN float stack_[stack_floats];
