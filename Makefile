@@ -56,7 +56,7 @@ test-module: build
 test-command: build
 	$(BIN)/pytest tests/cli tests/package
 
-test-arm64:  ## the kernel and oracle tests, cross-compiled for arm64 and run under qemu (slow; not part of test)
+test-arm64:  ## tests of kernels, oracle, attention and caches, cross-compiled for arm64 and run under qemu (slow; not part of test)
 	tools/test-arm64
 
 fuzz: setup  ## every fuzz target, longer than the tests run it (RUNS=n inputs each)

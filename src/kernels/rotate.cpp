@@ -145,7 +145,7 @@ class Rows {
     left_ = job.pairs - groups_ * Arrangement::vectors * lanes_;
     stride_ = groups_ * Arrangement::coefficients * lanes_ + 2 * left_;
     block_ = std::clamp<std::int64_t>(std::min<std::int64_t>(row_floats / stride_, 32), 1, std::max<std::int64_t>(tokens, 1));
-    stepped_ = job.stepped && job.turns != nullptr && job.axis == nullptr && job.log_magnitude == nullptr && !job.positions->is_real();
+    stepped_ = job.cos_sin == CosSin::by_steps && job.turns != nullptr && job.log_magnitude == nullptr && on_one_whole_axis();
     take_memory(static_cast<std::size_t>(6 * padded_ + block_ * stride_ + (stepped_ ? (1 + steps) * 2 * padded_ : 0)));
     if (job.turns != nullptr) split_turns();
   }
@@ -168,7 +168,7 @@ class Rows {
       step_to(job_.positions->whole(0, b, h, t));
       return pack(to, [&](std::int64_t i, VF& c, VF& s) HWY_ATTR { make_product(i, c, s); });
     }
-    if (job_.axis == nullptr && !job_.positions->is_real()) {
+    if (on_one_whole_axis()) {
       move_to(job_.positions->whole(0, b, h, t));
     } else {
       make_phases(b, h, t);
@@ -185,6 +185,9 @@ class Rows {
 
  private:
   static constexpr std::int64_t row_floats = 4096, stack_floats = 8192, steps = 16;
+
+  /// Then a phase can be moved to from the one before.
+  bool on_one_whole_axis() const { return job_.axis == nullptr && !job_.positions->is_real(); }
 
   // A decode step is over in 100 ns: usual widths must not pay for the heap.
   void take_memory(std::size_t floats) {

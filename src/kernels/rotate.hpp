@@ -21,6 +21,9 @@ struct RotateTensor {
   bool reciprocal = false;           // of the magnitudes of xpos
 };
 
+/// How cos and sin of a position are made: each from its own phase, or as a product of two, off by 4e-7, which 16-bit types do not show.
+enum class CosSin { by_phase, by_steps };
+
 struct RotateJob {
   std::span<const RotateTensor> tensors;
   std::int64_t head_dim = 0;
@@ -37,7 +40,7 @@ struct RotateJob {
   bool interleaved = false;
   bool transposed = false;
   float magnitude = 1;
-  bool stepped = false;   // cos and sin may be products, off by 4e-7: enough for 16-bit types
+  CosSin cos_sin = CosSin::by_phase;
   bool prefetch = false;  // the tensors are larger than the caches
 };
 

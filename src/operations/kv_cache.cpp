@@ -47,13 +47,14 @@ Rotation moving(const Rotation& rotation) {
   return moves;
 }
 
-void rotate_keys(const TensorView& keys, const Rotation& rotation, const Positions& positions, Executor* executor, bool stepped = false) {
+void rotate_keys(const TensorView& keys, const Rotation& rotation, const Positions& positions, Executor* executor,
+                 kernels::CosSin cos_sin = kernels::CosSin::by_phase) {
   check_view("keys", keys, rotation.head_dim, "head_dim of the spec");
   check_written_in_place("keys", keys);
   const RotateOperand operand{keys, keys, Side::key};
   const RotateOptions options{.executor = executor};
   const auto strides = check_rotate({&operand, 1}, rotation, positions, options);
-  if (!is_empty(keys)) run_rotate({&operand, 1}, rotation, positions, strides, options, stepped);
+  if (!is_empty(keys)) run_rotate({&operand, 1}, rotation, positions, strides, options, cos_sin);
 }
 
 /// Tokens [begin, begin + groups · together) of every row, all of a row by one delta. To the kernel, `together` tokens are the heads of one
@@ -148,7 +149,8 @@ void rebase_keys(const TensorView& keys, const Rotation& from, const Rotation& t
   if (to.log_magnitude.empty()) change.centre = from.centre;
   change.magnitude = to.magnitude / from.magnitude;
   // A cache has few heads, so cos and sin of its tokens would cost as much as the keys; those of two bytes hide what steps are off by.
-  rotate_keys(keys, change, positions, executor, size_of(keys.dtype) == 2);
+  const bool hidden = size_of(keys.dtype) == 2;
+  rotate_keys(keys, change, positions, executor, hidden ? kernels::CosSin::by_steps : kernels::CosSin::by_phase);
 }
 
 namespace {

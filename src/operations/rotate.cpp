@@ -169,7 +169,7 @@ struct Cut {
 
 /// The kernel takes every dtype but f64.
 bool run_kernel(std::span<const RotateOperand> operands, const Rotation& rotation, const PositionGrid& grid, const RotateOptions& options,
-                bool stepped) {
+                kernels::CosSin cos_sin) {
   constexpr std::int64_t beyond_caches = 1 << 20;
   const DType dtype = operands[0].x.dtype;
   const auto& shape = operands[0].x.shape;
@@ -191,7 +191,7 @@ bool run_kernel(std::span<const RotateOperand> operands, const Rotation& rotatio
   kernels::RotateJob job = rotate_job(rotation, grid);
   job.tensors = tensors;
   job.transposed = options.direction == Direction::transposed;
-  job.stepped = stepped;
+  job.cos_sin = cos_sin;
   job.prefetch = bytes > beyond_caches;
   const Cut cut(shape[0], shape[2], bytes, options.executor);
   if (cut.number() == 1) {
@@ -234,9 +234,9 @@ void rotate(std::span<const RotateOperand> operands, const Rotation& rotation, c
 }
 
 void run_rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
-                const PositionGrid::Strides& strides, const RotateOptions& options, bool stepped) {
+                const PositionGrid::Strides& strides, const RotateOptions& options, kernels::CosSin cos_sin) {
   const PositionGrid grid(positions, strides);
-  if (!run_kernel(operands, rotation, grid, options, stepped)) reference::rotate(operands, rotation, positions, options);
+  if (!run_kernel(operands, rotation, grid, options, cos_sin)) reference::rotate(operands, rotation, positions, options);
 }
 
 void rotate(const ConstTensorView& x, const TensorView& out, const Rotation& rotation, const Positions& positions,

@@ -17,8 +17,8 @@ PositionGrid::Strides check_rotate(std::span<const RotateOperand> operands, cons
 /// What the kernel needs to know of a rotation, which must outlive it as the positions must; tensors are the caller's to fill in.
 kernels::RotateJob rotate_job(const Rotation& rotation, const PositionGrid& grid);
 
-/// rotate of arguments that are checked already, with what check_rotate settled. `stepped`: see kernels::RotateJob.
+/// rotate of arguments that are checked already, with what check_rotate settled.
 void run_rotate(std::span<const RotateOperand> operands, const Rotation& rotation, const Positions& positions,
-                const PositionGrid::Strides& strides, const RotateOptions& options, bool stepped = false);
+                const PositionGrid::Strides& strides, const RotateOptions& options, kernels::CosSin cos_sin = kernels::CosSin::by_phase);
 
 }  // namespace gnomon
