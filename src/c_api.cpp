@@ -181,7 +181,9 @@ std::vector<gnomon::BiasTable> bias_of(const gnomon_attention_options& options, 
     result.emplace_back(gnomon::SlopeBias{{slopes.begin(), slopes.end()}, options.symmetric != 0});
   }
   if (options.distance_rows == nullptr) return result;
-  if (options.distances < 1) refuse(fmt::format("options.distances: expected at least 1, got {}", options.distances));
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  if (options.distances < 1 || options.distances > most)
+    refuse(fmt::format("options.distances: expected 1 to 2^40, got {}", options.distances));
   const auto rows = list_of(options.distance_rows, heads * options.distances);
   result.emplace_back(gnomon::DistanceBias{heads, options.least, options.distances, {rows.begin(), rows.end()}});
   return result;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -46,6 +47,24 @@ struct Job {
 };
 
 }  // namespace
+
+void run_tasks(Executor* executor, std::size_t tasks, const std::function<void(std::size_t)>& body) {
+  if (executor == nullptr || tasks < 2) {
+    for (std::size_t task = 0; task < tasks; task++) body(task);
+    return;
+  }
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;  // written by the first that fails
+  executor->run(tasks, [&](std::size_t task) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    try {
+      body(task);
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+}
 
 struct ThreadPool::State {
   std::atomic<bool> running{false};  // one run at a time

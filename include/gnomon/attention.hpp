@@ -23,7 +23,8 @@ struct RotationOnLoad {
 };
 
 /// A mask tensor of any pattern, read as it is needed: (B,H,Tq,Tk), a stride of 0 where rows, heads or queries share it. Boolean: a byte,
-/// 0 hides the key. Additive: f32, added after the softcap; −inf hides the key.
+/// 0 hides the key. Additive: f32, added after the softcap; −inf hides the key, and nothing else does: finite numbers beyond 1e38 count as
+/// 1e38 of their sign, so that a row of them alone weighs its keys alike. NaN and +inf make the row NaN.
 struct MaskTensor {
   enum class Kind { boolean, additive };
   const void* data = nullptr;
@@ -38,7 +39,7 @@ struct AttentionOptions {
   const KeyIntervals* mask = nullptr;     ///< none: all queries see all keys, and query t stands at key t + Tk − Tq
   std::optional<MaskTensor> mask_tensor;  ///< beside `mask`
   std::span<const float> sink_logits;     ///< (Hq), or empty: a logit that only adds to the denominator
-  std::span<const float> query_factors;   ///< (Tq) or (B,Tq), or empty: the temperature each query is multiplied by
+  std::span<const float> query_factors;   ///< (Tq) or (B,Tq), or empty: the temperature each query is multiplied by, no NaN
   std::optional<RotationOnLoad> rotate_queries;
   std::optional<RotationOnLoad> rotate_keys;
   float* log_sum_exp = nullptr;  ///< (B,Hq,Tq), contiguous, written where given: ln of the denominator, −inf where no key is seen

@@ -13,7 +13,8 @@ namespace gnomon {
 
 /// What is measured, and the caller's memory it is written to; an empty span is not written. Weights are the p that attention multiplies
 /// values by. How far back a key lies is diagonal − key here: 0 is the query's own key, positive ones are before it, negative ones after
-/// it (distances of scores, key − query, have the opposite sign). A query that sees no key gives zeros.
+/// it (distances of scores, key − query, have the opposite sign). A query that sees no key gives zeros, and so
+/// does one whose scores are all below −1e30: a row of padding, masked by the least finite number as transformers does.
 struct AttentionStatistics {
   std::int64_t first_keys = 4;                   ///< how many keys from the first of the query's sequence `first_mass` counts
   std::int64_t window = 128;                     ///< `window_mass` counts the keys less than this many from the query, its own included

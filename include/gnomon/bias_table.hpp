@@ -40,7 +40,8 @@ struct FireBias {
 
 /// A value for each 2-D offset of two cells of an image of height × width cells, in the order of rows: query − key, (2 height − 1)
 /// (2 width − 1) of them, offset (dy, dx) at (dy + height − 1)(2 width − 1) + dx + width − 1. With `class_token`, token 0 is none of the
-/// cells, and three more values follow: query 0, key 0, and 0 to itself (BEiT).
+/// cells, and three more values follow: query 0, key 0, and 0 to itself (BEiT). A query is the cell of its key slot
+/// (KeyIntervals.diagonal), which must be one of the grid.
 struct GridBias {
   std::int64_t heads = 0;
   std::int64_t height = 0;
@@ -54,8 +55,14 @@ using BiasTable = std::variant<SlopeBias, DistanceBias, FireBias, GridBias>;
 /// Heads a table has values for.
 std::int64_t heads_of(const BiasTable& table);
 
+/// Throws Error(invalid_argument) that names the field for lists that do not fit to each other, NaN, numbers above 1e38 in size (−inf is
+/// allowed in `values`, where it hides a key), and more than 2^20 heads, 2^40 distances, 1024 hidden units or
+/// 4096 cells a side. attention does so for each of its tables.
+void validate(const BiasTable& table);
+
 /// The value of one score in double, from its definition: what kernels are tested against. `position` is that of the query in its sequence
-/// (FIRE alone asks for it).
+/// (FIRE alone asks for it). The table is one that validate accepts. Throws Error(out_of_range) for a head it does not have, and for
+/// queries and keys that are no cells of its grid, or beyond 2^40.
 double bias_at(const BiasTable& table, std::int64_t head, std::int64_t query, std::int64_t key, std::int64_t position);
 
 /// Trained numbers of a rule, for H heads.

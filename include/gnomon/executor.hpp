@@ -19,6 +19,11 @@ class Executor {
   virtual std::size_t width() const = 0;
 };
 
+/// Calls body(0) … body(tasks - 1) by the executor, or in turn where there is none or only one task. How every operation runs its tasks:
+/// where one throws (no memory is to be had), tasks that have not begun are left out, the executor sees nothing of it, and what was thrown
+/// is thrown from here.
+void run_tasks(Executor* executor, std::size_t tasks, const std::function<void(std::size_t)>& body);
+
 /// Threads of gnomon's own: `threads` - 1 of them, which sleep between runs, and the caller. One run at a time; a second caller, or a
 /// body that runs something itself, does its work alone. A process that was forked off has none of the threads and still finishes.
 class ThreadPool final : public Executor {

@@ -64,7 +64,8 @@ struct MaskOptions {
 /// not fit to each other or to the lengths, and packed documents beside padding; Error(out_of_range) for 2^31 keys or more.
 KeyIntervals key_intervals(const MaskOptions& options);
 
-/// What queries at these positions are multiplied by: a factor for each. Throws as validate(positions).
+/// What queries at these positions are multiplied by: a factor for each. Throws as validate(positions), and Error(out_of_range) where the
+/// formula has no value: a logarithm of 0 or less, or divided by ln 1.
 /// Source: Llama 4 and Ministral 3 (StepTemperature), Qwen 1 (LogTemperature); see spec.hpp.
 std::vector<float> query_factors(const QueryTemperature& temperature, std::span<const std::int64_t> positions);
 

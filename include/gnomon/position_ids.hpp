@@ -59,7 +59,8 @@ struct SequenceState {
   bool operator==(const SequenceState&) const = default;
 };
 
-/// The state after some more tokens of text, as drafts that were accepted.
+/// The state after some more tokens of text, as drafts that were accepted. Throws Error(invalid_argument) for a state or a number of tokens
+/// below 0 or above 2^33.
 SequenceState advanced(const SequenceState& state, TokenCount accepted);
 
 // --- Rows of text: padding and packing ---------------------------------------------------------------------------------------------------

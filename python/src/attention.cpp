@@ -102,6 +102,14 @@ nb::object attention(nb::object q, nb::object k, nb::object v, nb::object out, s
   return out;
 }
 
+/// A table that its functions can rely on: in Python it cannot be changed afterwards.
+template <class Table>
+Table valid(Table table) {
+  gnomon::BiasTable any(std::move(table));
+  gnomon::validate(any);
+  return std::get<Table>(std::move(any));
+}
+
 void bind_tables(nb::module_& module) {
   using gnomon::DistanceBias, gnomon::FireBias, gnomon::GridBias, gnomon::SlopeBias;
   nb::class_<SlopeBias>(
@@ -110,7 +118,9 @@ void bind_tables(nb::module_& module) {
       "unless symmetric.")
       .def(
           "__init__",
-          [](SlopeBias* self, std::vector<float> slopes, bool symmetric) { new (self) SlopeBias{std::move(slopes), symmetric}; },
+          [](SlopeBias* self, std::vector<float> slopes, bool symmetric) {
+            new (self) SlopeBias(valid(SlopeBias{std::move(slopes), symmetric}));
+          },
           "slopes"_a, nb::kw_only(), "symmetric"_a = false)
       .def_ro("slopes", &SlopeBias::slopes)
       .def_ro("symmetric", &SlopeBias::symmetric);
@@ -121,8 +131,8 @@ void bind_tables(nb::module_& module) {
       .def(
           "__init__",
           [](DistanceBias* self, const Matrix& values, std::int64_t least) {
-            new (self) DistanceBias{static_cast<std::int64_t>(values.shape(0)), least, static_cast<std::int64_t>(values.shape(1)),
-                                    values_of(values)};
+            new (self) DistanceBias(valid(DistanceBias{static_cast<std::int64_t>(values.shape(0)), least,
+                                                       static_cast<std::int64_t>(values.shape(1)), values_of(values)}));
           },
           "values"_a, "least"_a)
       .def_ro("heads", &DistanceBias::heads)
@@ -139,14 +149,8 @@ void bind_tables(nb::module_& module) {
           "__init__",
           [](FireBias* self, float c, float threshold, std::vector<float> weights1, std::vector<float> bias1, const Matrix& weights2,
              std::vector<float> bias2, float epsilon) {
-            new (self) FireBias{static_cast<std::int64_t>(weights2.shape(0)),
-                                c,
-                                threshold,
-                                epsilon,
-                                std::move(weights1),
-                                std::move(bias1),
-                                values_of(weights2),
-                                std::move(bias2)};
+            new (self) FireBias(valid(FireBias{static_cast<std::int64_t>(weights2.shape(0)), c, threshold, epsilon, std::move(weights1),
+                                               std::move(bias1), values_of(weights2), std::move(bias2)}));
           },
           "c"_a, "threshold"_a, "weights1"_a, "bias1"_a, "weights2"_a, "bias2"_a, "epsilon"_a = 1e-6f)
       .def_ro("heads", &FireBias::heads)
@@ -159,7 +163,7 @@ void bind_tables(nb::module_& module) {
       .def(
           "__init__",
           [](GridBias* self, const Matrix& values, std::int64_t height, std::int64_t width, bool class_token) {
-            new (self) GridBias{static_cast<std::int64_t>(values.shape(0)), height, width, class_token, values_of(values)};
+            new (self) GridBias(valid(GridBias{static_cast<std::int64_t>(values.shape(0)), height, width, class_token, values_of(values)}));
           },
           "values"_a, "height"_a, "width"_a, nb::kw_only(), "class_token"_a = false)
       .def_ro("heads", &GridBias::heads)
@@ -193,11 +197,10 @@ void bind_tables(nb::module_& module) {
   module.def(
       "bias_at",
       [](const gnomon::BiasTable& table, std::int64_t head, std::int64_t query, std::int64_t key, std::int64_t position) {
-        if (head < 0 || head >= gnomon::heads_of(table))
-          refuse(fmt::format("head: expected 0 to {}, got {}", gnomon::heads_of(table) - 1, head));
         return gnomon::bias_at(table, head, query, key, position);
       },
-      "table"_a, "head"_a, "query"_a, "key"_a, "position"_a = 0, "The value a table adds to one score, in double. Raises Error.");
+      "table"_a, "head"_a, "query"_a, "key"_a, "position"_a = 0,
+      "The value a table adds to one score, in double. Raises Error for a head, query or key that it does not have.");
 }
 
 using Lists = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;

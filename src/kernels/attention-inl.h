@@ -268,11 +268,7 @@ std::vector<float> key_norms(const AttentionJob& job, const AttentionCut& cut) {
     }
   };
   const auto heads = static_cast<std::size_t>(job.batch * job.kv_heads);
-  if (job.executor != nullptr && heads > 1) {
-    job.executor->run(heads, fill);
-  } else {
-    for (std::size_t head = 0; head < heads; head++) fill(head);
-  }
+  run_tasks(job.executor, heads, fill);
   return norms;
 }
 
@@ -634,7 +630,7 @@ void run_units(const AttentionJob& job) {
   };
   const std::size_t width = job.executor == nullptr ? 1 : std::min(job.executor->width(), units.size());
   if (width < 2) return draw(0);
-  job.executor->run(width, draw);
+  run_tasks(job.executor, width, draw);
 }
 
 }  // namespace

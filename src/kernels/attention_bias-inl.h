@@ -260,8 +260,7 @@ class MaskReader {
     if (lane >= queries_) return 0;
     const std::int64_t at = start_ + lane * mask_.strides[2] + key * mask_.strides[3];
     if (!mask_.additive) return static_cast<const std::uint8_t*>(mask_.data)[at] != 0 ? 0 : minus_infinity;
-    const float given = static_cast<const float*>(mask_.data)[at];
-    return given == given ? given : std::numeric_limits<float>::quiet_NaN();
+    return mask_addend(static_cast<const float*>(mask_.data)[at]);
   }
   bool hides(std::int64_t lane, std::int64_t key) const { return mask_.data != nullptr && value(lane, key) == minus_infinity; }
 

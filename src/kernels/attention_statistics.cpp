@@ -19,6 +19,7 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/elements-inl.h"
+#include "kernels/softmax_row.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace gnomon::kernels::HWY_NAMESPACE {
@@ -122,7 +123,7 @@ class StatisticsBlock {
       const float factor = factors.empty() ? 1 : at(factors, (by_batch ? b_ * job_.q.shape[2] : 0) + query_ + lane);
       for (std::int64_t d = 0; d < width_; d++) at(q_, d * block_ + lane) = at(k_, d) * (job_.scale * factor);
       const float log_sum = job_.log_sum_exp[(b_ * job_.q.shape[1] + head_) * job_.q.shape[2] + query_ + lane];
-      at(log_sum_exp_, lane) = log_sum == minus_infinity ? 0 : log_sum;  // of a query that sees nothing
+      at(log_sum_exp_, lane) = log_sum < -1e30f ? 0 : log_sum;  // a query that sees nothing, or less than any model scores
     }
   }
 
@@ -231,8 +232,8 @@ class StatisticsBlock {
         if (mask.kind == MaskTensor::Kind::boolean) {
           if (static_cast<const std::uint8_t*>(mask.data)[index] == 0) score = minus_infinity;
         } else {
-          const float added = static_cast<const float*>(mask.data)[index];
-          score = std::isinf(added) ? minus_infinity : score + added;
+          const float added = mask_addend(static_cast<const float*>(mask.data)[index]);
+          score = added == minus_infinity ? minus_infinity : score + added;
         }
       }
     }

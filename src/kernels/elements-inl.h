@@ -10,6 +10,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
 
@@ -32,8 +33,14 @@ using I = hn::RebindToSigned<F>;
 using VF = hn::Vec<F>;
 using VU = hn::Vec<U>;
 
-/// f32 to bf16 in the upper half of each lane, to nearest even; the lower half is rubbish. A NaN made here has a lower half of zeros,
-/// because the elements it comes from had, so the sum cannot carry into its upper half and it stays one.
+/// A NaN of the caller's float32 without what its lower half holds, which would carry into the upper one where bf16 is rounded.
+HWY_INLINE float plain_nan(float value) { return value == value ? value : std::numeric_limits<float>::quiet_NaN(); }
+HWY_INLINE VF plain_nan(VF value) {
+  return hn::IfThenElse(hn::Eq(value, value), value, hn::Set(F(), std::numeric_limits<float>::quiet_NaN()));
+}
+
+/// f32 to bf16 in the upper half of each lane, to nearest even; the lower half is rubbish. A NaN has a lower half of zeros where the
+/// 16-bit elements it comes from had, so the sum cannot carry into its upper half and it stays one; others pass through plain_nan.
 HWY_INLINE VU round_bf16(VF value) {
   const U u;
   const auto bits = hn::BitCast(u, value);

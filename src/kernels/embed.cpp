@@ -18,18 +18,20 @@ void add(const AddRow& job, std::int64_t width) {
   const auto* x = static_cast<const typename X::Element*>(job.x);
   const auto* row = static_cast<const typename Row::Element*>(job.row);
   auto* out = static_cast<typename X::Element*>(job.out);
+  constexpr bool narrows = sizeof(typename X::Element) < sizeof(typename Row::Element);
   std::int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(F()));
   const VF x_scale = hn::Set(F(), job.x_scale), row_scale = hn::Set(F(), job.row_scale);
   for (; i + lanes <= width; i += lanes) {
     // Two products and a sum, not a fused one: the elements of a tail and of every target come out the same.
-    X::store(hn::Add(hn::Mul(X::load(x + i), x_scale), hn::Mul(Row::load(row + i), row_scale)), out + i);
+    const VF sum = hn::Add(hn::Mul(X::load(x + i), x_scale), hn::Mul(Row::load(row + i), row_scale));
+    X::store(narrows ? plain_nan(sum) : sum, out + i);
   }
 #endif
   for (; i < width; i++) {
     const float from_x = X::widen(x[i]) * job.x_scale, from_row = Row::widen(row[i]) * job.row_scale;
-    out[i] = X::narrow(from_x + from_row);
+    out[i] = X::narrow(narrows ? plain_nan(from_x + from_row) : from_x + from_row);
   }
 }
 

@@ -309,9 +309,6 @@ class Rows {
       const auto* c = static_cast<const Element*>(table.cos) + row * table.row_stride;
       const auto* s = static_cast<const Element*>(table.sin) + row * table.row_stride;
       const float magnitude = job_.magnitude, signed_magnitude = job_.transposed ? -magnitude : magnitude;
-      const auto plain_nan = [](float value) {
-        return value == value ? value : std::numeric_limits<float>::quiet_NaN();
-      };  // see round_bf16
       for (std::int64_t i = 0; i < job_.pairs; i++) {
         cosine_[place(i)] = plain_nan(static_cast<float>(widen(c[i])) * magnitude);
         sine_[place(i)] = plain_nan(static_cast<float>(widen(s[i])) * signed_magnitude);

@@ -2,9 +2,21 @@
 // How a row of attention ends, in base 2: its sink logit, its denominator, and what callers are told of it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 namespace gnomon::kernels {
 
 inline constexpr double log2_e = 1.4426950408889634;  // scores are exponents of 2
+
+/// What an additive mask adds. Finite numbers hide nothing, however large: bounded so that none becomes an infinity in base 2, where others
+/// are added. -inf, which hides, +inf and NaN stay; a NaN has no low bits, which rounding to bf16 relies on.
+inline float mask_addend(float given) {
+  constexpr float most = 1e38f;
+  if (given != given) return std::numeric_limits<float>::quiet_NaN();
+  return std::isfinite(given) ? std::clamp(given, -most, most) : given;
+}
 
 /// Sums weights exp2(score - maximum) that were made against several maxima.
 class SoftmaxRow {

@@ -41,42 +41,31 @@ void check_numbers(std::string_view name, std::span<const float> numbers) {
     refuse(fmt::format("{}: expected numbers, got NaN", name));
 }
 
-void check_table(const SlopeBias& bias, const AttentionShape&) { check_numbers("bias: slopes", bias.slopes); }
-
-void check_table(const DistanceBias& bias, const AttentionShape&) {
-  constexpr std::int64_t farthest = std::int64_t{1} << 40;  // beyond any cache, and no sum with a distance overflows
-  if (bias.distances < 1 || bias.distances > farthest)
-    refuse(fmt::format("bias: distances: expected at least 1 and at most 2^40, got {}", bias.distances));
-  if (bias.least < -farthest || bias.least > farthest) refuse(fmt::format("bias: least: expected -2^40 to 2^40, got {}", bias.least));
-  check_size("bias: values", bias.values.size(), bias.heads * bias.distances, "heads x distances");
-  check_numbers("bias: values", bias.values);
-}
-
-void check_table(const FireBias& bias, const AttentionShape&) {
-  const auto hidden = static_cast<std::int64_t>(bias.weights1.size());
-  if (hidden > 1024) refuse(fmt::format("bias: weights1: expected at most 1024 hidden units, got {}", hidden));
-  check_size("bias: bias1", bias.bias1.size(), hidden, "hidden");
-  check_size("bias: weights2", bias.weights2.size(), bias.heads * hidden, "heads x hidden");
-  check_size("bias: bias2", bias.bias2.size(), bias.heads, "heads");
-  for (const auto* list : {&bias.weights1, &bias.bias1, &bias.weights2, &bias.bias2}) check_numbers("bias: weights", *list);
-  for (const auto& [name, value] : {std::pair("c", bias.c), std::pair("threshold", bias.threshold), std::pair("epsilon", bias.epsilon)}) {
-    if (!std::isfinite(value) || value < 0 || (value == 0 && *name == 'e'))
-      refuse(fmt::format("bias: {}: expected a positive number, got {}", name, value));
-  }
-}
-
-void check_table(const GridBias& bias, const AttentionShape& shape) {
-  if (bias.height < 1 || bias.width < 1 || bias.height > 4096 || bias.width > 4096) {
-    refuse(fmt::format("bias: height and width: expected 1 to 4096 cells, got {} and {}", bias.height, bias.width));
-  }
-  const std::int64_t token = bias.class_token ? 1 : 0, tokens = bias.height * bias.width + token;
+/// A grid has cells for the queries and keys of one image, and its mask must not move them off it.
+void check_grid(const GridBias& bias, const AttentionShape& shape, const KeyIntervals* mask) {
+  const std::int64_t tokens = bias.height * bias.width + (bias.class_token ? 1 : 0);
   if (shape.queries != tokens || shape.keys != tokens) {
     refuse(fmt::format("bias: a grid of {} x {} cells needs {} queries and keys, got {} and {}", bias.height, bias.width, tokens,
                        shape.queries, shape.keys));
   }
-  check_size("bias: values", bias.values.size(), bias.heads * ((2 * bias.height - 1) * (2 * bias.width - 1) + 3 * token),
-             "heads x offsets");
-  check_numbers("bias: values", bias.values);
+  if (mask == nullptr) return;
+  for (const auto slot : mask->diagonal) {
+    if (slot < 0 || slot >= tokens)
+      refuse(fmt::format("mask: a query stands at key slot {}, and the grid has cells 0 to {}", slot, tokens - 1));
+  }
+}
+
+void check_tables(const AttentionShape& shape, const AttentionOptions& options) {
+  for (const auto& table : options.bias) {
+    if (heads_of(table) != shape.heads)
+      refuse(fmt::format("bias: expected numbers for the {} heads of q, got {}", shape.heads, heads_of(table)));
+    try {
+      validate(table);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("bias: {}", error.what()));
+    }
+    if (const auto* grid = std::get_if<GridBias>(&table)) check_grid(*grid, shape, options.mask);
+  }
 }
 
 void check_mask(const KeyIntervals& mask, const AttentionShape& shape) {
@@ -193,12 +182,8 @@ void check_options(const AttentionShape& shape, const AttentionOptions& options)
   if (options.softcap && !(*options.softcap > 0 && std::isfinite(*options.softcap))) {
     refuse(fmt::format("softcap: expected a positive number, got {}", *options.softcap));
   }
-  for (const auto& table : options.bias) {
-    if (heads_of(table) != shape.heads)
-      refuse(fmt::format("bias: expected numbers for the {} heads of q, got {}", shape.heads, heads_of(table)));
-    std::visit([&](const auto& bias) { check_table(bias, shape); }, table);
-  }
   if (options.mask != nullptr) check_mask(*options.mask, shape);
+  check_tables(shape, options);
   if (options.mask_tensor && options.mask_tensor->data == nullptr && shape.queries * shape.keys != 0)
     refuse("mask_tensor: expected memory, got null");
   if (!options.sink_logits.empty()) check_size("sink_logits", options.sink_logits.size(), shape.heads, "heads of q");
@@ -207,6 +192,7 @@ void check_options(const AttentionShape& shape, const AttentionOptions& options)
   if (factors != 0 && factors != shape.queries && factors != shape.batch * shape.queries) {
     refuse(fmt::format("query_factors: expected {} or {} x {} numbers, got {}", shape.queries, shape.batch, shape.queries, factors));
   }
+  check_numbers("query_factors", options.query_factors);
 }
 
 void attention(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,

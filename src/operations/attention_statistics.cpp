@@ -74,11 +74,7 @@ void run_blocks(const kernels::StatisticsJob& job, Executor* executor) {
     kernels::attention_statistics(job, head / shape[1], head % shape[1], index * block, masses.data() + task * bins);
   };
   const auto tasks = static_cast<std::size_t>(heads * blocks);
-  if (executor != nullptr && executor->width() > 1 && tasks > 1) {
-    executor->run(tasks, body);
-  } else {
-    for (std::size_t task = 0; task < tasks; task++) body(task);
-  }
+  run_tasks(executor, tasks, body);
   if (statistics.mass_by_distance.empty()) return;
   std::fill(statistics.mass_by_distance.begin(), statistics.mass_by_distance.end(), 0.0);
   for (std::size_t task = 0; task < tasks; task++) {

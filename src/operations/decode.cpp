@@ -49,10 +49,9 @@ class Decode {
 
   void run() {
     const std::int64_t bytes = batch_ * heads_ * cache_.length * (width_ + value_width_) * static_cast<std::int64_t>(size_of(q_.dtype));
-    const bool threads = tasks_worth_running(bytes, options_.executor) > 1;
+    Executor* const executor = tasks_worth_running(bytes, options_.executor) > 1 ? options_.executor : nullptr;
     const auto for_each = [&](std::int64_t tasks, const std::function<void(std::size_t)>& body) {
-      if (threads) return options_.executor->run(static_cast<std::size_t>(tasks), body);
-      for (std::int64_t task = 0; task < tasks; task++) body(static_cast<std::size_t>(task));
+      run_tasks(executor, static_cast<std::size_t>(tasks), body);
     };
     for_each(batch_ * heads_ * splits_, [&](std::size_t task) { run_split(static_cast<std::int64_t>(task)); });
     visit_dtype(q_.dtype, [&]<class Element>(Element) {

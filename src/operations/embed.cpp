@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "gnomon/error.hpp"
@@ -18,11 +20,16 @@ namespace gnomon {
 namespace {
 
 void check_rows(std::string_view name, const RowsView& view) {
-  if (view.rows < 0 || view.width < 1 || view.offset < 0) {
-    refuse(fmt::format("{}: expected rows of at least one column and an offset of at least 0, got {} rows of {} and offset {}", name,
-                       view.rows, view.width, view.offset));
+  if (view.rows < 0 || view.width < 1 || view.offset < 0 || view.offset > view.rows) {
+    refuse(fmt::format("{}: expected rows of at least one column and an offset of 0 to the number of rows, got {} rows of {} and offset {}",
+                       name, view.rows, view.width, view.offset));
   }
   if (view.data == nullptr && view.rows > 0) refuse(fmt::format("{}: expected memory, got null", name));
+}
+
+void check_scale(double scale) {
+  if (!(std::abs(scale) <= static_cast<double>(std::numeric_limits<float>::max())))
+    refuse(fmt::format("scale: expected a finite number of float32, got {}", scale));
 }
 
 void check_tokens(std::string_view name, const ConstTensorView& view, std::int64_t width) {
@@ -68,8 +75,8 @@ template <class Body>
 void in_parts(std::int64_t number, std::int64_t bytes, std::int64_t multiple, Executor* executor, Body&& body) {
   const std::int64_t blocks = (number + multiple - 1) / multiple;
   const std::int64_t tasks = std::min(tasks_worth_running(bytes, executor), blocks);
-  if (tasks == 1) return body(0, number);
-  executor->run(static_cast<std::size_t>(tasks), [&](std::size_t task) {
+  if (tasks <= 1) return body(0, number);
+  run_tasks(executor, static_cast<std::size_t>(tasks), [&](std::size_t task) {
     const auto k = static_cast<std::int64_t>(task);
     body(blocks * k / tasks * multiple, std::min(blocks * (k + 1) / tasks * multiple, number));
   });
@@ -94,6 +101,7 @@ void add_rows(const TensorView& out, const RowsView& table, const std::vector<st
 
 void add_positions(const ConstTensorView& x, const TensorView& out, const RowsView& table, const Positions& positions,
                    const EmbedOptions& options) {
+  check_scale(options.scale);
   check_rows("table", table);
   check_tokens("x", x, table.width);
   check_tokens("out", out, table.width);
@@ -107,6 +115,7 @@ void add_positions(const ConstTensorView& x, const TensorView& out, const RowsVi
 
 void embed_tokens(std::span<const std::int64_t> ids, const RowsView& tokens, const TensorView& out, const RowsView& table,
                   const Positions& positions, const EmbedOptions& options) {
+  check_scale(options.scale);
   check_rows("tokens", tokens);
   check_rows("table", table);
   check_tokens("out", out, table.width);
@@ -135,11 +144,12 @@ void embed_tokens(std::span<const std::int64_t> ids, const RowsView& tokens, con
 void scatter_add_rows(const ConstTensorView& gradient, const Positions& indexes, std::int64_t offset, const TensorView& sum,
                       const EmbedOptions& options) {
   const std::int64_t width = gradient.shape[3], tokens = gradient.shape[2], number = gradient.shape[0] * tokens;
+  check_scale(options.scale);
   check_tokens("gradient", gradient, width);
   check_view("sum", sum, width, "width of the gradient");
   if (sum.shape[0] != 1 || sum.shape[1] != 1) refuse(fmt::format("sum: expected (1, 1, rows, C), got {}", text(sum.shape)));
   if (sum.dtype != DType::f32 && sum.dtype != DType::f64) refuse(fmt::format("sum: expected f32 or f64, got {}", name_of(sum.dtype)));
-  if (offset < 0) refuse(fmt::format("offset: expected at least 0, got {}", offset));
+  if (offset < 0 || offset > sum.shape[2]) refuse(fmt::format("offset: expected 0 to the {} rows of sum, got {}", sum.shape[2], offset));
   const auto rows = rows_of(indexes, gradient.shape[0], tokens, sum.shape[2], offset);
   if (is_empty(gradient) || is_empty(sum)) return;
   if (overlaps_itself(sum) || !are_apart(gradient, sum)) refuse("sum: expected memory of its own, apart from the gradient");

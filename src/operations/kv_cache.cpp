@@ -181,14 +181,8 @@ void move_tokens(const TensorView& view, std::int64_t b, std::int64_t begin, std
   }
 }
 
-/// Calls body(0) … body(tasks - 1), by the executor where `bytes` are worth it.
-template <class Body>
-void run_tasks(std::int64_t tasks, std::int64_t bytes, Executor* executor, Body&& body) {
-  if (tasks > 1 && tasks_worth_running(bytes, executor) > 1) {
-    return executor->run(static_cast<std::size_t>(tasks), [&](std::size_t task) { body(static_cast<std::int64_t>(task)); });
-  }
-  for (std::int64_t task = 0; task < tasks; task++) body(task);
-}
+/// The executor where `bytes` are worth its threads.
+Executor* worth(std::int64_t bytes, Executor* executor) { return tasks_worth_running(bytes, executor) > 1 ? executor : nullptr; }
 
 std::int64_t bytes_of(const ConstTensorView& view) {
   return view.shape[0] * view.shape[1] * view.shape[2] * view.shape[3] * static_cast<std::int64_t>(size_of(view.dtype));
@@ -203,8 +197,10 @@ std::vector<std::int32_t> evict_tokens(const TensorView& keys, const TensorView&
   check_written_in_place("keys", keys);
   check_written_in_place("values", values);
   check_apart(keys, values, "values", "keys");
-  if (keep_first < 0) refuse(fmt::format("keep_first: expected at least 0, got {}", keep_first));
-  if (keep_last < 0) refuse(fmt::format("keep_last: expected at least 0, got {}", keep_last));
+  for (const auto& [name, number] : {std::pair("keep_first", &keep_first), std::pair("keep_last", &keep_last)}) {
+    if (*number < 0) refuse(fmt::format("{}: expected at least 0, got {}", name, *number));
+    *number = std::min(*number, keys.shape[2]);  // there are no more, and sums stay in range
+  }
   if (rotation != nullptr && rotation->axes() != 1) {
     refuse(fmt::format("rotation: expected one position axis, got {}; evict without a rotation, then shift_keys", rotation->axes()));
   }
@@ -221,7 +217,8 @@ std::vector<std::int32_t> evict_tokens(const TensorView& keys, const TensorView&
     const std::int64_t farthest = std::min<std::int64_t>(keep_first + keep_last - *std::max_element(lengths.begin(), lengths.end()), 0);
     check_rotate({&operand, 1}, moving(*rotation), Ids{{&farthest, 1}}, {});
   }
-  run_tasks(keys.shape[0], bytes_of(keys) + bytes_of(values), executor, [&](std::int64_t b) {
+  run_tasks(worth(bytes_of(keys) + bytes_of(values), executor), static_cast<std::size_t>(keys.shape[0]), [&](std::size_t row) {
+    const auto b = static_cast<std::int64_t>(row);
     if (surplus(b) <= 0) return;
     for (const auto* view : {&keys, &values}) move_tokens(*view, b, keep_first + surplus(b), keep_last, keep_first);
   });
@@ -262,8 +259,8 @@ class Appending {
     std::optional<PositionGrid> grid;
     if (options_.rotate_keys) grid.emplace(options_.rotate_keys->positions, strides_);
     Executor* const within = runs_.size() == 1 ? options_.executor : nullptr;
-    run_tasks(static_cast<std::int64_t>(runs_.size()), bytes_of(k_) + bytes_of(v_), options_.executor, [&](std::int64_t task) {
-      const Run& one = runs_[static_cast<std::size_t>(task)];
+    run_tasks(worth(bytes_of(k_) + bytes_of(v_), options_.executor), runs_.size(), [&](std::size_t task) {
+      const Run& one = runs_[task];
       grid ? rotate_run(one, *grid, within) : copy_run(k_, keys_, one);
       copy_run(v_, values_, one);
     });

@@ -197,8 +197,8 @@ bool run_kernel(std::span<const RotateOperand> operands, const Rotation& rotatio
   if (cut.number() == 1) {
     kernels::rotate(dtype, job, cut.part(0));
   } else {
-    options.executor->run(static_cast<std::size_t>(cut.number()),
-                          [&](std::size_t task) { kernels::rotate(dtype, job, cut.part(static_cast<std::int64_t>(task))); });
+    run_tasks(options.executor, static_cast<std::size_t>(cut.number()),
+              [&](std::size_t task) { kernels::rotate(dtype, job, cut.part(static_cast<std::int64_t>(task))); });
   }
   return true;
 }

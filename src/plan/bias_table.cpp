@@ -61,6 +61,58 @@ void check_size(std::string_view name, std::span<const float> numbers, std::int6
     refuse(fmt::format("{}: expected {} numbers ({}), got {}", name, expected, what, numbers.size()));
 }
 
+constexpr std::int64_t farthest = std::int64_t{1} << 40;  // beyond any cache, and no sum of two distances overflows
+
+/// Finite, or −inf where that hides a key. What is larger becomes an infinity in the units of the kernels, whose exponents are of 2, or
+/// where three of them meet.
+void check_values(std::string_view name, std::span<const float> numbers, bool may_hide = false) {
+  constexpr float most = 1e38f;
+  for (const float number : numbers) {
+    if (std::abs(number) <= most || (may_hide && number == -std::numeric_limits<float>::infinity())) continue;
+    refuse(fmt::format("{}: expected numbers up to {:g} in size{}, got {}", name, most, may_hide ? ", or -inf to hide a key" : "", number));
+  }
+}
+
+void check(const SlopeBias& bias) { check_values("slopes", bias.slopes); }
+
+void check(const DistanceBias& bias) {
+  if (bias.distances < 1 || bias.distances > farthest)
+    refuse(fmt::format("distances: expected at least 1 and at most 2^40, got {}", bias.distances));
+  if (bias.least < -farthest || bias.least > farthest) refuse(fmt::format("least: expected -2^40 to 2^40, got {}", bias.least));
+  check_size("values", bias.values, bias.heads * bias.distances, "heads x distances");
+  check_values("values", bias.values, true);
+}
+
+void check(const FireBias& bias) {
+  const auto hidden = static_cast<std::int64_t>(bias.weights1.size());
+  if (hidden > 1024) refuse(fmt::format("weights1: expected at most 1024 hidden units, got {}", hidden));
+  check_size("bias1", bias.bias1, hidden, "hidden");
+  check_size("weights2", bias.weights2, bias.heads * hidden, "heads x hidden");
+  check_size("bias2", bias.bias2, bias.heads, "heads");
+  for (const auto& [name, list] : {std::pair("weights1", &bias.weights1), std::pair("bias1", &bias.bias1),
+                                   std::pair("weights2", &bias.weights2), std::pair("bias2", &bias.bias2)}) {
+    check_values(name, *list);
+  }
+  for (const auto& [name, value] : {std::pair("c", bias.c), std::pair("threshold", bias.threshold), std::pair("epsilon", bias.epsilon)}) {
+    if (!std::isfinite(value) || value < 0 || (value == 0 && *name == 'e'))
+      refuse(fmt::format("{}: expected a positive number, got {}", name, value));
+  }
+}
+
+void check(const GridBias& bias) {
+  if (bias.height < 1 || bias.width < 1 || bias.height > 4096 || bias.width > 4096) {
+    refuse(fmt::format("height and width: expected 1 to 4096 cells, got {} and {}", bias.height, bias.width));
+  }
+  check_size("values", bias.values, bias.heads * ((2 * bias.height - 1) * (2 * bias.width - 1) + (bias.class_token ? 3 : 0)),
+             "heads x offsets");
+  check_values("values", bias.values, true);
+}
+
+void check_cell(std::string_view name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most)
+    throw Error(ErrorCode::out_of_range, fmt::format("{}: expected {} to {}, got {}", name, least, most, value));
+}
+
 /// A product of powers of numbers below 2^32, in digits to the base 2^32, the lowest first.
 struct Power {
   std::int64_t base, exponent;
@@ -221,7 +273,20 @@ std::int64_t heads_of(const BiasTable& table) {
   return std::visit([](const auto& bias) { return heads_of(bias); }, table);
 }
 
+void validate(const BiasTable& table) {
+  constexpr std::int64_t most_heads = 1 << 20;
+  if (heads_of(table) < 0 || heads_of(table) > most_heads)
+    refuse(fmt::format("heads: expected 0 to {}, got {}", most_heads, heads_of(table)));
+  std::visit([](const auto& bias) { check(bias); }, table);
+}
+
 double bias_at(const BiasTable& table, std::int64_t head, std::int64_t query, std::int64_t key, std::int64_t position) {
+  check_cell("head", head, 0, heads_of(table) - 1);
+  const auto* grid = std::get_if<GridBias>(&table);
+  const std::int64_t least = grid != nullptr ? 0 : -farthest;
+  const std::int64_t most = grid != nullptr ? grid->height * grid->width + (grid->class_token ? 1 : 0) - 1 : farthest;
+  check_cell("query", query, least, most);
+  check_cell("key", key, least, most);
   return std::visit([&](const auto& bias) { return at(bias, head, query, key, position); }, table);
 }
 

@@ -7,10 +7,10 @@
 namespace gnomon {
 namespace {
 
-void check_state(std::size_t index, const SequenceState& state) {
+void check_state(std::string_view name, const SequenceState& state) {
   for (const auto value : {state.position.value, state.slot.value, state.tokens.value}) {
     if (value >= 0 && value <= max_position) continue;
-    refuse_ids(fmt::format("sequences[{}]: expected a position, a slot and a token count of 0 to 2^33, got {}", index, value));
+    refuse_ids(fmt::format("{}: expected a position, a slot and a token count of 0 to 2^33, got {}", name, value));
   }
 }
 
@@ -33,7 +33,7 @@ std::vector<std::int64_t> depths(std::size_t index, const NewTokens& added) {
 void check(const CacheStep& step) {
   std::int64_t number = 0;
   for (std::size_t s = 0; s < step.sequences.size(); s++) {
-    check_state(s, step.sequences[s].state);
+    check_state(fmt::format("sequences[{}]", s), step.sequences[s].state);
     number = bounded(number + total(fmt::format("sequences[{}].tokens", s), std::span(&step.sequences[s].tokens, 1)));
   }
 }
@@ -41,6 +41,9 @@ void check(const CacheStep& step) {
 }  // namespace
 
 SequenceState advanced(const SequenceState& state, TokenCount accepted) {
+  check_state("state", state);
+  if (accepted.value < 0 || accepted.value > max_position)
+    refuse_ids(fmt::format("accepted: expected 0 to 2^33 tokens, got {}", accepted.value));
   return {{state.position.value + accepted.value}, {state.slot.value + accepted.value}, {state.tokens.value + accepted.value}};
 }
 

@@ -144,8 +144,12 @@ std::vector<float> query_factors(const QueryTemperature& temperature, std::span<
   std::vector<float> result;
   result.reserve(positions.size());
   for (const auto position : positions) {
-    result.push_back(
-        static_cast<float>(std::visit([&](const auto& rule) { return factor(rule, static_cast<double>(position)); }, temperature)));
+    const double value = std::visit([&](const auto& rule) { return factor(rule, static_cast<double>(position)); }, temperature);
+    if (!std::isfinite(value)) {  // its logarithm is of 0 or less, or divided by 0
+      throw Error(ErrorCode::out_of_range,
+                  fmt::format("positions: {} has no temperature by this rule, whose formula gives {}", position, value));
+    }
+    result.push_back(static_cast<float>(value));
   }
   return result;
 }

@@ -23,6 +23,7 @@ std::vector<std::pair<std::int64_t, double>> weights_of(const Scores& scores, st
       most = std::isnan(*score) ? *score : std::max(*score, most);  // std::max(x, NaN) is x: one NaN stays
     }
   }
+  if (most < -1e30) return {};
   double sum = std::isinf(sink) ? 0 : std::exp(sink - most);
   for (auto& [key, weight] : weights) sum += weight = std::exp(weight - most);
   for (auto& [key, weight] : weights) weight /= sum;

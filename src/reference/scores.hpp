@@ -2,8 +2,10 @@
 // The scores of the double reference, one by one: what attention and its statistics are made of. Nothing is shared with the kernels.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -55,7 +57,8 @@ class Scores {
         if (static_cast<const std::uint8_t*>(options_.mask_tensor->data)[index] == 0) return std::nullopt;
       } else {
         added = static_cast<double>(static_cast<const float*>(options_.mask_tensor->data)[index]);
-        if (std::isinf(added)) return std::nullopt;  // it hides the key whatever that holds
+        if (std::isfinite(added)) added = std::clamp(added, -1e38, 1e38);
+        if (added == -std::numeric_limits<double>::infinity()) return std::nullopt;  // it hides the key whatever that holds
       }
     }
     return product(b, h, t, j) + bias(b, h, t, j) + added;

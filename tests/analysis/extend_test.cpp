@@ -11,11 +11,11 @@ namespace {
 
 gnomon::RotarySpec llama2() { return {.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = 128, .rotary_dim = 128}; }
 
-const gnomon::Extension& of(const gnomon::ExtensionReport& report, const std::string& method) {
+const gnomon::Extension& of(const gnomon::ExtensionReport& report, std::string_view method) {
   for (const auto& one : report.extensions) {
     if (one.method == method) return one;
   }
-  throw std::invalid_argument("no method " + method);
+  throw std::invalid_argument("no method " + std::string(method));
 }
 
 std::string message(const gnomon::RotarySpec& spec, std::string_view method, std::optional<std::int64_t> original) {

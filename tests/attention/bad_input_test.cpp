@@ -110,17 +110,22 @@ TEST_F(BadAttention, Numbers) {
   options.sink_logits = {};
   options.query_factors = four;
   EXPECT_EQ(refused({"query_factors: ", "3", "2 x 3", "4"}), "");
+  const std::vector<float> bad_factors{1, nan, 1};
+  options.query_factors = bad_factors;
+  EXPECT_EQ(refused({"query_factors: ", "NaN"}), "");
 }
 
 TEST_F(BadAttention, Tables) {
   EXPECT_EQ(refused_table(SlopeBias{{1, 1}}, {"bias: ", "4 heads", "2"}), "");
-  EXPECT_EQ(refused_table(SlopeBias{{1, 1, 1, nan}}, {"bias: slopes", "NaN"}), "");
+  EXPECT_EQ(refused_table(SlopeBias{{1, 1, 1, nan}}, {"bias: slopes", "1e+38", "nan"}), "");
+  EXPECT_EQ(refused_table(SlopeBias{{1, 1, 1, HUGE_VALF}}, {"bias: slopes", "1e+38", "inf"}), "");
   EXPECT_EQ(refused_table(DistanceBias{4, 0, 0, {}}, {"bias: distances", "at least 1", "0"}), "");
   EXPECT_EQ(refused_table(DistanceBias{4, 0, std::int64_t{1} << 62, {}}, {"bias: distances", "2^40", "4611686018427387904"}), "");
   for (const std::int64_t least : {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()})
     EXPECT_EQ(refused_table(DistanceBias{4, least, 1, {1, 2, 3, 4}}, {"bias: least", "2^40"}), "");
   EXPECT_EQ(refused_table(DistanceBias{4, 0, 2, {1, 2, 3}}, {"bias: values", "8", "3"}), "");
-  EXPECT_EQ(refused_table(DistanceBias{4, 0, 1, {1, 2, 3, nan}}, {"bias: values", "NaN"}), "");
+  EXPECT_EQ(refused_table(DistanceBias{4, 0, 1, {1, 2, 3, nan}}, {"bias: values", "nan"}), "");
+  EXPECT_EQ(refused_table(DistanceBias{4, 0, 1, {1, 2, 3, std::numeric_limits<float>::lowest()}}, {"bias: values", "-inf to hide"}), "");
   const FireBias fire{4, 0.1F, 512, 1e-6F, {1, 1}, {0, 0}, std::vector<float>(8), std::vector<float>(4)};
   auto wrong = fire;
   wrong.bias1 = {0};
@@ -133,7 +138,7 @@ TEST_F(BadAttention, Tables) {
   EXPECT_EQ(refused_table(wrong, {"bias: bias2", "4", "3"}), "");
   wrong = fire;
   wrong.weights1[1] = nan;
-  EXPECT_EQ(refused_table(wrong, {"bias: weights", "NaN"}), "");
+  EXPECT_EQ(refused_table(wrong, {"bias: weights1", "nan"}), "");
   wrong = fire;
   wrong.c = -1;
   EXPECT_EQ(refused_table(wrong, {"bias: c", "-1"}), "");
@@ -151,6 +156,19 @@ TEST_F(BadAttention, Grids) {
   k.shape[2] = v.shape[2] = 3;
   EXPECT_EQ(refused_table(GridBias{4, 1, 3, true, std::vector<float>(32)}, {"bias: ", "1 x 3", "4 queries and keys"}), "");
   EXPECT_EQ(refused_table(GridBias{4, 1, 3, false, std::vector<float>(19)}, {"bias: values", "20", "19"}), "");
+}
+
+// The cell of a query is its key slot, so a mask can move it off the grid: that read beyond the table.
+TEST_F(BadAttention, AGridAndAMaskThatMovesQueriesOffIt) {
+  k.shape[2] = v.shape[2] = 3;
+  for (const std::int64_t offset : {-1, 1, 100000000}) {
+    MaskOptions made;
+    made.queries = made.keys = 3;
+    made.offset = offset;
+    const auto mask = key_intervals(made);
+    options.mask = &mask;
+    EXPECT_EQ(refused_table(GridBias{4, 1, 3, false, std::vector<float>(20)}, {"mask: ", "slot", "cells 0 to 2"}), "") << offset;
+  }
 }
 
 TEST_F(BadAttention, Masks) {

@@ -164,6 +164,20 @@ TEST(BiasTable, FireByHand) {
   EXPECT_GT(std::abs(network(1.0 / 3, 3, 4, 0) - network(0.25, 3, 4, 0)), 0.1) << "without the position of the query";
 }
 
+TEST(BiasAt, RefusesWhatTheTableDoesNotHave) {
+  const auto refused = [](const gnomon::BiasTable& table, std::int64_t head, std::int64_t query, std::int64_t key, const char* name) {
+    return testing_support::refusal_fault([&] { gnomon::bias_at(table, head, query, key, 0); }, gnomon::ErrorCode::out_of_range, {name});
+  };
+  const GridBias grid{1, 2, 3, true, std::vector<float>(18)};
+  EXPECT_EQ(gnomon::bias_at(grid, 0, 6, 6, 0), 0);
+  EXPECT_EQ(refused(grid, 0, 7, 0, "query: expected 0 to 6, got 7"), "");
+  EXPECT_EQ(refused(grid, 0, 0, -1, "key: expected 0 to 6, got -1"), "");
+  EXPECT_EQ(refused(grid, 1, 0, 0, "head: expected 0 to 0, got 1"), "");
+  const gnomon::SlopeBias slopes{{1}};
+  EXPECT_EQ(gnomon::bias_at(slopes, 0, std::int64_t{1} << 40, 0, 0), -0x1p40);
+  EXPECT_EQ(refused(slopes, 0, std::numeric_limits<std::int64_t>::max(), 0, "query: "), "");
+}
+
 TEST(GridBias, SwinOfTwoRowsAndThreeColumns) {
   // Cells 0 1 2 / 3 4 5. Offset (dy, dx) = query − key at (dy + 1) 5 + dx + 2.
   GridBias bias{1, 2, 3, false, std::vector<float>(15)};

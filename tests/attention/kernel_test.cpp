@@ -494,9 +494,30 @@ TEST_P(Attention, ExtremeScores) {
     }
   }
   Call<float> call({.heads = 2, .queries = 70, .keys = 100, .width = 8, .value_width = 8}, draw);
-  call.add(gnomon::SlopeBias{{infinity, 1e30F}, true});  // 0 times infinity is no number, in its own head
+  call.add(gnomon::SlopeBias{{1, 1e30F}, true});
   const auto result = run(call);
   for (std::int64_t t = 0; t < 70; t++) EXPECT_EQ(result.out.at(0, 1, t, 3), call.v.at(0, 0, t + 30, 3));
+}
+
+// transformers pads with the least finite number, and a row of nothing else is the mean of its values there.
+TEST_P(Attention, FiniteMasksHideNothing) {
+  SequenceDraw draw(61);
+  for (const std::int64_t queries : {1, 40}) {
+    for (const float least : {std::numeric_limits<float>::lowest(), -2.5e38F, -1e30F}) {
+      Call<float> call({.queries = queries, .keys = 130, .width = 8, .value_width = 8}, draw);
+      call.additive.assign(130, least);
+      call.options.mask_tensor = gnomon::MaskTensor{call.additive.data(), gnomon::MaskTensor::Kind::additive, {0, 0, 0, 1}};
+      double mean = 0;
+      for (std::int64_t key = 0; key < 130; key++) mean += static_cast<double>(call.v.at(0, 0, key, 3)) / 130;
+      EXPECT_NEAR(static_cast<double>(run(call).out.at(0, 0, 0, 3)), mean, 1e-5) << least;
+      Errors errors;
+      ASSERT_TRUE(errors.add(call, run(call))) << least;
+      call.additive[7] = 0;  // the only one that counts
+      EXPECT_EQ(run(call).out.at(0, 0, 0, 3), call.v.at(0, 0, 7, 3)) << least;
+      call.additive[7] = infinity;
+      EXPECT_TRUE(std::isnan(run(call).out.at(0, 0, 0, 3)));
+    }
+  }
 }
 
 TEST_P(Attention, NaNStaysInItsRow) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "gnomon/positions.hpp"
+#include "support/elements.hpp"
 
 namespace gnomon::test {
 namespace {
@@ -244,6 +245,16 @@ TEST(QueryFactors, Qwen1GrowsFromItsLengthOn) {
   expect_factor(rule, 4095, 12.0 / 11);
   expect_factor(rule, 8191, 13.0 / 11);
   EXPECT_NE(std::log(4095.0) / std::log(2048.0), 12.0 / 11) << "positions counted from 0";
+}
+
+TEST(QueryFactors, WhereTheFormulaHasNoValue) {
+  const auto refused = [](const gnomon::QueryTemperature& rule, std::int64_t position) {
+    return testing_support::refusal_fault([&] { gnomon::query_factors(rule, {{position}}); }, gnomon::ErrorCode::out_of_range,
+                                          {"positions: ", "no temperature"});
+  };
+  EXPECT_EQ(refused(gnomon::StepTemperature{0.1, 8192, 0}, -20000), "");  // ln(-2)
+  EXPECT_EQ(refused(gnomon::StepTemperature{0.1, 8192, 1}, -8193), "");   // ln 0
+  EXPECT_EQ(refused(gnomon::LogTemperature{1}, 5), "");                   // over ln 1
 }
 
 TEST(QueryFactors, OneForEachPosition) {

@@ -282,6 +282,13 @@ TEST_P(StatisticsKernel, AgreesUnderMaskTensors) {
   });
 }
 
+TEST_P(StatisticsKernel, OfNothingButTheLeastNumberAreZeros) {
+  check<float>([](auto& call) {
+    call.additive.assign(static_cast<std::size_t>(call.sizes.keys), std::numeric_limits<float>::lowest());
+    call.options.mask_tensor = {call.additive.data(), gnomon::MaskTensor::Kind::additive, {0, 0, 0, 1}};
+  });
+}
+
 TEST_P(StatisticsKernel, AgreesWithBiases) {
   check<float>([](auto& call) {
     const std::vector<float> slopes(static_cast<std::size_t>(call.sizes.heads), 0.25f);

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "support/random_spec.hpp"
@@ -118,6 +120,25 @@ void rounds_every_value() {
 TEST_P(Embed, EveryValueIsRoundedToTheNearestBf16) { rounds_every_value<std::uint16_t>(); }
 TEST_P(Embed, EveryValueIsRoundedToTheNearestF16) { rounds_every_value<Half>(); }
 
+// A NaN of a float32 table with low bits set: rounding to bf16 carried out of it, into 0 or minus 0.
+TEST_P(Embed, ANaNOfAFloat32TableStaysOne) {
+  const auto expect_nan = [](auto element, std::uint32_t bits) {
+    using Element = decltype(element);
+    SequenceDraw draw(76);
+    Table<float> table(1, 40, draw);  // vectors and a tail
+    std::fill(table.memory.begin(), table.memory.end(), std::bit_cast<float>(bits));
+    Strided<Element> x({1, 1, 1, 40}, Order::bhtd);
+    x.fill(draw);
+    gnomon::add_positions(x.view(), x.view(), table.view(), gnomon::Range{0, 1});
+    for (std::int64_t d = 0; d < 40; d++) EXPECT_TRUE(std::isnan(decode(x.at(0, 0, 0, d)))) << bits << " " << d;
+  };
+  for (const std::uint32_t bits : {0x7fffffffU, 0xffffffffU, 0x7f800001U}) {
+    expect_nan(std::uint16_t{}, bits);
+    expect_nan(Half{}, bits);
+    expect_nan(float{}, bits);
+  }
+}
+
 TEST_P(Embed, TheFusedLookupIsTheLookupThenTheRows) {
   SequenceDraw draw(72);
   const Table<float> tokens(50, 37, draw), table(12, 37, draw);
@@ -206,6 +227,14 @@ TEST(EmbedRefusals, NameTheArgument) {
             "");
   EXPECT_EQ(refusal_fault(add(table.view(2), gnomon::Ids{negative}), ErrorCode::out_of_range, {"positions: -1"}), "")
       << "the rows before position 0 are not positions";
+  EXPECT_EQ(refusal_fault(add(table.view(std::numeric_limits<std::int64_t>::max()), gnomon::Range{0, 3}), ErrorCode::invalid_argument,
+                          {"table: ", "an offset of 0 to the number of rows", "10 rows"}),
+            "");
+  for (const double scale : {std::nan(""), HUGE_VAL, 1e39}) {
+    EXPECT_EQ(refusal_fault([&] { gnomon::add_positions(x.view(), x.view(), table.view(), gnomon::Range{0, 3}, {.scale = scale}); },
+                            ErrorCode::invalid_argument, {"scale: expected a finite number"}),
+              "");
+  }
   EXPECT_EQ(refusal_fault(add(table.view(), gnomon::Reals{reals}), ErrorCode::invalid_argument, {"positions", "integers"}), "");
   EXPECT_EQ(refusal_fault(add(table.view(), gnomon::Range{0, 4}), ErrorCode::invalid_argument, {"positions: expected 3"}), "");
   EXPECT_EQ(refusal_fault(add(narrow.view(), gnomon::Range{0, 3}), ErrorCode::invalid_argument, {"x: expected shape", "6", "width"}), "");

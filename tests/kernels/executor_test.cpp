@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <numeric>
 #include <thread>
 
@@ -193,6 +194,31 @@ TEST(Pool, WakesUpAfterALongSleep) {
   expect_each_once(pool, 10);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   expect_each_once(pool, 10);
+}
+
+// A body that finds no memory: the caller learns of it, nothing is left running, and the pool goes on.
+TEST(RunTasks, ThrowsWhatABodyThrows) {
+  ThreadPool pool(3);
+  Backwards backwards(2);
+  for (Executor* executor : {static_cast<Executor*>(nullptr), static_cast<Executor*>(&pool), static_cast<Executor*>(&backwards)}) {
+    for (const std::size_t tasks : {1U, 2U, 100U}) {
+      std::atomic<int> running{0};
+      const auto body = [&](std::size_t task) {
+        running++;
+        if (task == tasks / 2) {
+          running--;
+          throw std::bad_alloc();
+        }
+        running--;
+      };
+      EXPECT_THROW(gnomon::run_tasks(executor, tasks, body), std::bad_alloc) << tasks;
+      EXPECT_EQ(running, 0);
+    }
+    Tally tally(50);
+    gnomon::run_tasks(executor, 50, [&](std::size_t task) { tally.mark(task); });
+    EXPECT_TRUE(tally.each_once());
+  }
+  expect_each_once(pool, 50);
 }
 
 TEST(Pool, MayGoRightAfterARun) {

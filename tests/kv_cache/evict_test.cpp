@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens left out in the middle of a cache: what stays is where it would be had the others never been there.
+#include <limits>
+
 #include "recomputed.hpp"
 
 namespace {
@@ -61,6 +63,19 @@ TEST_P(Evict, AsIfTheOthersHadNeverBeenThere) {
   evicted<float>(Order::bhtd, false);
 }
 INSTANTIATE_TEST_SUITE_P(EveryTarget, Evict, testing::ValuesIn(targets()), target_name);
+
+TEST(EvictTokens, KeepsAllWhereMoreThanThereIsIsToBeKept) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();  // twice that would be -2
+  const auto frequencies = gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = 8, .rotary_dim = 8});
+  const gnomon::Rotation rotation = frequencies;
+  SequenceDraw draw(7);
+  Strided<float> keys({2, 1, 10, 8}, Order::bhtd), values = keys;
+  keys.fill(draw);
+  const auto before = keys.memory;
+  const std::vector<std::int32_t> all{10, 3};
+  EXPECT_EQ(gnomon::evict_tokens(keys.view(), values.view(), all, most, most, &rotation), all);
+  EXPECT_EQ(keys.memory, before);
+}
 
 TEST(EvictRefuses, WhatDoesNotFit) {
   const auto frequencies = gnomon::frequencies({.rule = gnomon::rotary::Default{}, .theta = 10000, .head_dim = 8, .rotary_dim = 8});

@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -98,6 +99,13 @@ TEST(CacheIds, DraftsFollowTheText) {
   EXPECT_EQ(position_ids(CacheStep{{{after_seven, {1}, {}}}}).values, (List{7}));
   EXPECT_EQ(position_ids(CacheStep{{{advanced(after_seven, {1}), {1}, {}}}}).values, (List{8}));
   EXPECT_EQ(position_ids(CacheStep{{{after_seven, {4}, {}}}}).values, (List{7, 8, 9, 10})) << "a window of 4 rows to verify";
+}
+
+TEST(CacheIds, AStateBeyondThePositionsThereAreIsRefused) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(refusal_fault([] { advanced({{most}, {0}, {0}}, {1}); }, ErrorCode::invalid_argument, {"state: ", "2^33"}), "");
+  for (const std::int64_t accepted : {std::int64_t{-1}, most})
+    EXPECT_EQ(refusal_fault([&] { advanced(text_state(7), {accepted}); }, ErrorCode::invalid_argument, {"accepted: ", "2^33"}), "");
 }
 
 TEST(CacheIds, ATreeIsAsDeepAsItsPaths) {

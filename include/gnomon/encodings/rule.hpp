@@ -82,6 +82,8 @@ constexpr Bound at_least(int low) {
   return {static_cast<double>(low), true, low == 1 ? "a number of at least 1" : "a number of at least 0"};
 }
 constexpr Bound positive() { return {0, false, "a positive number"}; }
+/// Cells along a side of an image: 2^15 of them have offsets that 32 bits number.
+constexpr Bound image_side() { return {1, true, "a number of 1 to 32768", 1 << 15}; }
 constexpr Bound fraction() { return {0, false, "a number above 0 and at most 1", 1}; }
 
 /// One field of a rule: its JSON and Python name, the member, what it (or each value of a list) may hold, one line of documentation.

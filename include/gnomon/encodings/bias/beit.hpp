@@ -21,7 +21,7 @@ struct Beit {
   static constexpr std::string_view example = R"("window": 14, "rows": 732)";
   static constexpr bool is_trained = true;
   static constexpr std::tuple fields{
-      required_field("window", &Beit::window, at_least(1), "patches along a side of the image, W"),
+      required_field("window", &Beit::window, image_side(), "patches along a side of the image, W"),
       required_field("rows", &Beit::rows, at_least(1), "rows of the trained table, N = (2W - 1)^2 + 3"),
   };
 

@@ -19,7 +19,7 @@ struct Swin {
   static constexpr std::string_view example = R"("window": 7, "rows": 169)";
   static constexpr bool is_trained = true;
   static constexpr std::tuple fields{
-      required_field("window", &Swin::window, at_least(1), "cells along a side of the window, W"),
+      required_field("window", &Swin::window, image_side(), "cells along a side of the window, W"),
       required_field("rows", &Swin::rows, at_least(1), "rows of the trained table, (2W - 1)^2"),
   };
 
