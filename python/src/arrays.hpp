@@ -49,16 +49,40 @@ gnomon::TensorView view_of(std::string_view name, const Array& array, const std:
   return view;
 }
 
-/// Whole numbers in any form and of any shape, one after the other.
-inline std::vector<std::int64_t> numbers_of(nb::handle object) {
-  const auto flat = nb::module_::import_("numpy").attr("asarray")(object, "int64").attr("ravel")();
-  const auto array = nb::cast<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);
-  return {array.data(), array.data() + array.size()};
+/// Whole numbers of any integer type, one after the other, and their shape.
+struct WholeArray {
+  std::vector<std::int64_t> values;
+  std::vector<std::int64_t> shape;
+};
+
+/// Reals are refused, not truncated, and so is what 64 bits do not hold.
+inline WholeArray whole_array(std::string_view name, nb::handle object) {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  const nb::object array = numpy.attr("asarray")(object);
+  WholeArray result{{}, nb::cast<std::vector<std::int64_t>>(array.attr("shape"))};
+  if (nb::cast<std::size_t>(array.attr("size")) == 0) return result;  // NumPy calls an empty list float64
+  if (!nb::cast<bool>(numpy.attr("can_cast")(array.attr("dtype"), "int64"))) {
+    for (nb::handle item : array.attr("ravel")().attr("tolist")()) {
+      std::int64_t number = 0;
+      if (!nb::isinstance<nb::int_>(item) || !nb::try_cast(item, number))
+        refuse(fmt::format("{}: expected whole numbers of 64 bits, got {}", name, nb::repr(item).c_str()));
+    }
+  }
+  const auto flat = array.attr("astype")("int64").attr("ravel")();
+  const auto values = nb::cast<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);
+  result.values.assign(values.data(), values.data() + values.size());
+  return result;
 }
 
-inline std::vector<std::int32_t> small_numbers_of(std::string_view name, nb::handle object) {
+inline WholeArray whole_array(std::string_view name, nb::handle object, std::size_t axes) {
+  auto result = whole_array(name, object);
+  if (result.shape.size() != axes) refuse(fmt::format("{}: expected {} axes, got {}", name, axes, result.shape.size()));
+  return result;
+}
+
+inline std::vector<std::int32_t> small_numbers_of(std::string_view name, const WholeArray& numbers) {
   std::vector<std::int32_t> result;
-  for (const auto number : numbers_of(object)) {
+  for (const auto number : numbers.values) {
     if (number < std::numeric_limits<std::int32_t>::min() || number > std::numeric_limits<std::int32_t>::max())
       refuse(fmt::format("{}: expected 32-bit numbers, got {}", name, number));
     result.push_back(static_cast<std::int32_t>(number));
@@ -69,8 +93,8 @@ inline std::vector<std::int32_t> small_numbers_of(std::string_view name, nb::han
 /// Pages of every row of the batch, (B, blocks), row by row; empty for None.
 inline std::vector<std::int32_t> block_table_of(nb::handle object, std::int64_t batch) {
   if (object.is_none()) return {};
-  const auto shape = nb::cast<std::vector<std::int64_t>>(nb::module_::import_("numpy").attr("shape")(object));
-  if (shape.size() != 2 || shape[0] != batch)
-    refuse(fmt::format("block_table: expected shape ({}, blocks), got ({})", batch, fmt::join(shape, ", ")));
-  return small_numbers_of("block_table", object);
+  const auto pages = whole_array("block_table", object);
+  if (pages.shape.size() != 2 || pages.shape[0] != batch)
+    refuse(fmt::format("block_table: expected shape ({}, blocks), got ({})", batch, fmt::join(pages.shape, ", ")));
+  return small_numbers_of("block_table", pages);
 }

@@ -85,7 +85,7 @@ nb::object attention(nb::object q, nb::object k, nb::object v, nb::object out, s
   const bool paged = !block_table.is_none();
   if (paged == lengths.is_none()) refuse("lengths: expected with block_table, and only with it");
   const auto table = block_table_of(block_table, shape[0]);
-  const auto tokens = paged ? small_numbers_of("lengths", lengths) : std::vector<std::int32_t>();
+  const auto tokens = paged ? small_numbers_of("lengths", whole_array("lengths", lengths)) : std::vector<std::int32_t>();
   const std::int64_t keys = !paged ? k_view.shape[2] : tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
   PythonAttentionOptions options({scale, softcap, bias, mask, mask_tensor, sink_logits, query_factors, rotate_queries, rotate_keys},
                                  {shape[0], shape[1], shape[2], keys}, threads);

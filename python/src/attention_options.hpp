@@ -111,7 +111,7 @@ class PythonAttentionOptions {
       refuse(fmt::format("{}: expected a pair (frequencies, positions), got {}", name, nb::repr(given.type()).c_str()));
     }
     const auto pair = nb::cast<nb::tuple>(given);
-    positions_.push_back(positions_of(pair[1]));
+    positions_.push_back(positions_of(name, pair[1]));
     owners_.push_back(nb::borrow(given));
     if (RawRotation raw; nb::isinstance<nb::tuple>(pair[0]) && nb::try_cast(pair[0], raw))
       return gnomon::RotationOnLoad{rotation_of(raw), positions_.back().view};

@@ -42,8 +42,9 @@ struct PythonPositions {
   std::vector<std::int64_t> ids;
 };
 
-/// From a range, a 1-D or 2-D int32, int64 or float64 array (NumPy or DLPack) without a copy, or a list of ints or floats.
-PythonPositions positions_of(nanobind::handle object);
+/// From a range, a 1-D or 2-D int32, int64 or float64 array (NumPy or DLPack) without a copy, or a list of ints or floats. Throws
+/// Error that names the argument.
+PythonPositions positions_of(std::string_view name, nanobind::handle object);
 
 /// What an operation is given as frequencies: a Frequencies as it is, or those of a RotarySpec, made here with the numerics named beside
 /// it.

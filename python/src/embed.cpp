@@ -49,7 +49,7 @@ struct Rows {
 nb::object add_positions(nb::object x, nb::handle table, nb::handle positions, std::int64_t offset, double scale, nb::object out,
                          int threads, const std::optional<std::string>& dtype) {
   const Rows rows("table", table, offset, dtype);
-  const auto held = positions_of(positions);
+  const auto held = positions_of("positions", positions);
   const auto executor = executor_of(threads);
   const nb::object target = out.is_none() ? x : out;
   const auto read = array_of<Readable>("x", x, "an array");
@@ -61,7 +61,7 @@ nb::object add_positions(nb::object x, nb::handle table, nb::handle positions, s
 nb::object embed_tokens(nb::handle ids, nb::handle tokens, nb::handle table, nb::handle positions, nb::object out, std::int64_t offset,
                         double scale, int threads, const std::optional<std::string>& dtype) {
   const Rows token_rows("tokens", tokens, 0, dtype), position_rows("table", table, offset, dtype);
-  const auto held_ids = positions_of(ids), held = positions_of(positions);
+  const auto held_ids = positions_of("ids", ids), held = positions_of("positions", positions);
   const auto* list = std::get_if<gnomon::Ids>(&held_ids.view);
   if (list == nullptr) refuse("ids: expected int64 token ids");
   const auto executor = executor_of(threads);
@@ -75,7 +75,7 @@ nb::object scatter_add_rows(nb::handle gradient, nb::handle indexes, nb::object 
                             const std::optional<std::string>& dtype) {
   const auto read = array_of<Readable>("gradient", nb::borrow(gradient), "an array");
   const auto written = array_of<Writable>("sum", sum, "a writable array");
-  const auto held = positions_of(indexes);
+  const auto held = positions_of("indexes", indexes);
   const auto executor = executor_of(threads);
   gnomon::scatter_add_rows(tokens_view("gradient", read, dtype), held.view, offset, tokens_view("sum", written, dtype),
                            {scale, executor.get()});

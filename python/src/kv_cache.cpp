@@ -20,9 +20,9 @@ nb::object shift_keys(nb::object keys, nb::handle frequencies, nb::handle deltas
   const PythonFrequencies numbers(frequencies, "exact");
   const auto executor = executor_of(threads);
   if (per_token) {
-    gnomon::shift_keys(view, numbers.get(), positions_of(deltas).view, executor.get());
+    gnomon::shift_keys(view, numbers.get(), positions_of("deltas", deltas).view, executor.get());
   } else {
-    gnomon::shift_keys(view, numbers.get(), numbers_of(deltas), executor.get());
+    gnomon::shift_keys(view, numbers.get(), whole_array("deltas", deltas).values, executor.get());
   }
   return keys;
 }
@@ -30,7 +30,7 @@ nb::object shift_keys(nb::object keys, nb::handle frequencies, nb::handle deltas
 nb::object rebase_keys(nb::object keys, nb::handle old, nb::handle now, nb::handle positions, int threads, Name dtype) {
   const auto array = array_of<Written>("keys", keys, "a writable array");
   const PythonFrequencies from(old, "exact"), to(now, "exact");
-  const auto held = positions_of(positions);
+  const auto held = positions_of("positions", positions);
   const auto executor = executor_of(threads);
   gnomon::rebase_keys(view_of("keys", array, dtype), from.get(), to.get(), held.view, executor.get());
   return keys;
@@ -45,7 +45,8 @@ std::vector<std::int32_t> evict_tokens(nb::handle keys, nb::handle values, nb::h
   if (!frequencies.is_none()) rotation.emplace(numbers.emplace(frequencies, "exact").get());
   const auto executor = executor_of(threads);
   return gnomon::evict_tokens(view_of("keys", key_array, dtype), view_of("values", value_array, dtype),
-                              small_numbers_of("lengths", lengths), keep_first, keep_last, rotation ? &*rotation : nullptr, executor.get());
+                              small_numbers_of("lengths", whole_array("lengths", lengths)), keep_first, keep_last,
+                              rotation ? &*rotation : nullptr, executor.get());
 }
 
 void append_tokens(nb::handle k, nb::handle v, nb::handle keys, nb::handle values, nb::handle slots, nb::handle frequencies,
@@ -58,10 +59,10 @@ void append_tokens(nb::handle k, nb::handle v, nb::handle keys, nb::handle value
   PythonPositions held;
   gnomon::AppendOptions options;
   if (!frequencies.is_none()) {
-    held = positions_of(positions);
+    held = positions_of("positions", positions);
     options.rotate_keys = gnomon::RotationOnLoad{numbers.emplace(frequencies, "exact").get(), held.view};
   }
-  const auto places = small_numbers_of("slots", slots);
+  const auto places = small_numbers_of("slots", whole_array("slots", slots));
   const auto table = block_table_of(block_table, static_cast<std::int64_t>(new_keys.shape(0)));
   options.block_table = table;
   const auto executor = executor_of(threads);
@@ -73,12 +74,13 @@ void append_tokens(nb::handle k, nb::handle v, nb::handle keys, nb::handle value
 }  // namespace
 
 void bind_kv_cache(nb::module_& module) {
-  module.def("shift_keys", &shift_keys, "keys"_a, "frequencies"_a, "deltas"_a, nb::kw_only(), "per_token"_a = false, "threads"_a = 1,
-             "dtype"_a = nb::none(),
-             "Moves cached keys (B, Hk, T, D) in place, and returns them: each was rotated at some position p and becomes what it would be "
-             "at p + delta. The magnitude of the rotation is not applied again. frequencies: an exact Frequencies or RotarySpec. deltas: a "
-             "number, one for every position axis, or (axes, B); with per_token as positions in rotate, (T) or (B, T) for every axis. "
-             "Raises Error. Source: Su et al. 2021, arXiv:2104.09864, eq. 16.");
+  module.def(
+      "shift_keys", &shift_keys, "keys"_a, "frequencies"_a, "deltas"_a, nb::kw_only(), "per_token"_a = false, "threads"_a = 1,
+      "dtype"_a = nb::none(),
+      "Moves cached keys (B, Hk, T, D) in place, and returns them: each was rotated at some position p and becomes what it would be "
+      "at p + delta. The magnitude of the rotation is not applied again. frequencies: an exact Frequencies or RotarySpec. deltas: a "
+      "whole number, one for every position axis, or (axes, B); with per_token as positions in rotate, (T) or (B, T) for every axis. "
+      "Raises Error. Source: Su et al. 2021, arXiv:2104.09864, eq. 16.");
   module.def(
       "rebase_keys", &rebase_keys, "keys"_a, "old"_a, "new"_a, "positions"_a, nb::kw_only(), "threads"_a = 1, "dtype"_a = nb::none(),
       "Takes cached keys (B, Hk, T, D) in place from one rule to another at the positions they stand at, and returns them: a dynamic "

@@ -2,6 +2,7 @@
 // positions, frequencies and tables.
 #include <fmt/format.h>
 
+#include "arrays.hpp"
 #include "bindings.hpp"
 
 namespace nb = nanobind;
@@ -13,16 +14,15 @@ struct PythonPacked {
   std::vector<std::int32_t> cu_seqlens;
 };
 
-[[noreturn]] void refuse_positions(const std::string& got) {
-  throw gnomon::Error(
-      gnomon::ErrorCode::invalid_argument,
-      "positions: expected a range, a Packed, a contiguous int32, int64 or float64 array, or a list of numbers, got " + got);
+[[noreturn]] void refuse_positions(std::string_view name, std::string_view got) {
+  refuse(
+      fmt::format("{}: expected a range, a Packed, a contiguous int32, int64 or float64 array, or a list of numbers, got {}", name, got));
 }
 
-gnomon::Positions view_of(const nb::ndarray<nb::device::cpu>& array) {
+gnomon::Positions positions_in(std::string_view name, const nb::ndarray<nb::ro, nb::device::cpu>& array) {
   std::int64_t expected = 1;
   for (std::size_t axis = array.ndim(); axis-- > 0;) {
-    if (array.shape(axis) > 1 && array.stride(axis) != expected) refuse_positions("one that is not contiguous");
+    if (array.shape(axis) > 1 && array.stride(axis) != expected) refuse_positions(name, "one that is not contiguous");
     expected *= static_cast<std::int64_t>(array.shape(axis));
   }
   const std::size_t number = array.size();
@@ -30,28 +30,43 @@ gnomon::Positions view_of(const nb::ndarray<nb::device::cpu>& array) {
   if (array.dtype() == nb::dtype<std::int32_t>()) return gnomon::Ids32{{static_cast<const std::int32_t*>(array.data()), number}};
   if (array.dtype() == nb::dtype<double>()) return gnomon::Reals{{static_cast<const double*>(array.data()), number}};
   refuse_positions(
-      fmt::format("an array of another dtype (code {}, {} bits); positions are never cast", array.dtype().code, array.dtype().bits));
+      name, fmt::format("an array of another dtype (code {}, {} bits); positions are never cast", array.dtype().code, array.dtype().bits));
 }
 
-bool is_range(nb::handle object) { return PyRange_Check(object.ptr()) != 0; }
+/// A Python number that its type here may be too narrow for: then it is beyond the positions there are, and refused as the core refuses
+/// those.
+template <class Number>
+Number number_of(nb::handle item, const auto& name) {
+  Number number{};
+  if (nb::try_cast(item, number)) return number;
+  throw gnomon::Error(gnomon::ErrorCode::out_of_range,
+                      fmt::format("{}: expected a number within ±2^33, got {}", name(), nb::repr(item).c_str()));
+}
 
-void read_list(nb::handle object, PythonPositions& result) {
+gnomon::Range range_of(std::string_view name, nb::handle object) {
+  const auto part = [&](const char* which) {
+    return number_of<std::int64_t>(object.attr(which), [&] { return fmt::format("{}.{}", name, which); });
+  };
+  return {part("start"), part("stop"), part("step")};
+}
+
+void read_list(std::string_view name, nb::handle object, PythonPositions& result) {
   bool whole = true;
   for (nb::handle item : object) {
     if (!nb::isinstance<nb::int_>(item) && !nb::isinstance<nb::float_>(item))
-      refuse_positions("a list with " + std::string(nb::repr(item).c_str()));
+      refuse_positions(name, fmt::format("a list with {}", nb::repr(item).c_str()));
     whole = whole && nb::isinstance<nb::int_>(item);
   }
-  for (nb::handle item : object) {
-    if (whole)
-      result.ids.push_back(nb::cast<std::int64_t>(item));
-    else
-      result.reals.push_back(nb::cast<double>(item));
-  }
-  if (whole)
+  const auto read = [&]<class Number>(std::vector<Number>& numbers) {
+    for (nb::handle item : object) numbers.push_back(number_of<Number>(item, [&] { return fmt::format("{}[{}]", name, numbers.size()); }));
+  };
+  if (whole) {
+    read(result.ids);
     result.view = gnomon::Ids{result.ids};
-  else
+  } else {
+    read(result.reals);
     result.view = gnomon::Reals{result.reals};
+  }
 }
 
 /// A read-only NumPy view of memory that `owner` keeps alive.
@@ -79,21 +94,20 @@ nb::object column(const gnomon::RotaryTable& table, const std::vector<std::byte>
 
 }  // namespace
 
-PythonPositions positions_of(nb::handle object) {
+PythonPositions positions_of(std::string_view name, nb::handle object) {
   PythonPositions result;
   result.owner = nb::borrow(object);
-  if (is_range(object)) {
-    result.view = gnomon::Range{nb::cast<std::int64_t>(object.attr("start")), nb::cast<std::int64_t>(object.attr("stop")),
-                                nb::cast<std::int64_t>(object.attr("step"))};
+  if (PyRange_Check(object.ptr())) {
+    result.view = range_of(name, object);
   } else if (nb::isinstance<PythonPacked>(object)) {
     result.view = gnomon::Packed{nb::inst_ptr<PythonPacked>(object)->cu_seqlens};
   } else if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object)) {
-    read_list(object, result);
+    read_list(name, object, result);
   } else {
     nb::ndarray<nb::ro, nb::device::cpu> array;
-    if (!nb::try_cast(object, array, false)) refuse_positions(nb::repr(object.type()).c_str());
+    if (!nb::try_cast(object, array, false)) refuse_positions(name, nb::repr(object.type()).c_str());
     result.owner = nb::cast(array);
-    result.view = view_of(nb::ndarray<nb::device::cpu>(array));
+    result.view = positions_in(name, array);
   }
   return result;
 }
@@ -182,7 +196,7 @@ void bind_numbers(nb::module_& module) {
   module.def(
       "embedding_table",
       [](const gnomon::AbsoluteSpec& spec, nb::handle positions, std::string_view dtype, std::string_view numerics) {
-        const auto held = positions_of(positions);
+        const auto held = positions_of("positions", positions);
         return gnomon::embedding_table(spec, held.view, gnomon::dtype_of(dtype), gnomon::numerics_of(numerics));
       },
       "spec"_a, "positions"_a, "dtype"_a = "f32", "numerics"_a = "exact",
@@ -219,7 +233,7 @@ void bind_numbers(nb::module_& module) {
   module.def(
       "rotary_table",
       [](nb::handle source, nb::handle positions, std::string_view dtype, std::string_view numerics) {
-        const auto held = positions_of(positions);
+        const auto held = positions_of("positions", positions);
         const PythonFrequencies frequencies(source, numerics);
         return gnomon::rotary_table(frequencies.get(), held.view, gnomon::dtype_of(dtype));
       },

@@ -53,7 +53,7 @@ nb::object rotate(nb::object x, nb::handle frequencies, nb::handle positions, nb
   } else {
     rotation = gnomon::Rotation(numbers.emplace(frequencies, "exact").get());
   }
-  const auto held = positions_of(positions);
+  const auto held = positions_of("positions", positions);
   const Call call(x, out, side, dtype);
   const auto executor = executor_of(threads);
   const gnomon::RotateOptions options{enum_argument<gnomon::Direction>("direction", direction), positions_per_head, executor.get()};
@@ -97,7 +97,7 @@ nb::object rotate_with(nb::object x, nb::handle cos, nb::handle sin, nb::handle 
   if (rows.is_none()) {
     held.view = gnomon::Range{0, rotation.table->rows};
   } else {
-    held = positions_of(rows);
+    held = positions_of("rows", rows);
   }
   const auto executor = executor_of(threads);
   gnomon::rotate(call.operands, rotation, held.view, {enum_argument<gnomon::Direction>("direction", direction), false, executor.get()});
