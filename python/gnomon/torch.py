@@ -544,7 +544,8 @@ class _ScatterAddRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         [positions] = ctx.saved_tensors
-        return torch.nn.functional.embedding(positions + ctx.offset, gradient).expand(ctx.shape).to(ctx.dtype), None, None, None
+        rows = (positions.flatten() if len(ctx.shape) == 2 else positions) + ctx.offset  # one text may come with positions (1,T)
+        return torch.nn.functional.embedding(rows, gradient).expand(ctx.shape).to(ctx.dtype), None, None, None
 
     @staticmethod
     def jvp(ctx, gradient, *_):
