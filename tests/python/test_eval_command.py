@@ -136,7 +136,7 @@ def test_numerics_of_transformers_are_stated(arguments, capsys):
         (["--tokens", "6000"], r"the text has 5000 tokens, --tokens asks for 6000"),
         (["--text", "/nowhere.txt"], r"/nowhere.txt: cannot be read: No such file"),
         (["--report", "/nowhere/report.html"], r"/nowhere/report.html: cannot be written"),
-        (["--report", "/"], r"expected a file to write, this is a folder"),
+        (["--json=/"], r"expected a file to write, this is a folder"),
         (["--numerics", "hf", "--method", "ntk:2"], r"ntk"),
         (["--task", "passkey"], r"passkey has no room"),
     ],
