@@ -145,7 +145,7 @@ void bind_text(nb::module_& module) {
       "Documents one after the other, padded on the right, as a TextBatch. Raises Error.");
   module.def(
       "cu_seqlens", [](const std::vector<std::int64_t>& lengths) { return gnomon::cu_seqlens(counts(lengths)); }, "lengths"_a,
-      "Where each document begins, and where the last one ends. Raises Error.");
+      "A list of documents + 1 integers of 32 bits: where each document begins, and where the last one ends. Raises Error.");
 }
 
 void bind_cache(nb::module_& module) {
@@ -181,7 +181,7 @@ void bind_cache(nb::module_& module) {
           [](ContextParallel* self, std::vector<std::int32_t> cu_seqlens, std::int64_t ranks, std::int64_t rank) {
             new (self) ContextParallel{std::move(cu_seqlens), ranks, rank};
           },
-          "cu_seqlens"_a, nb::kw_only(), "ranks"_a, "rank"_a)
+          "cu_seqlens"_a, nb::kw_only(), "ranks"_a, "rank"_a, "cu_seqlens: 32-bit integers (documents + 1), as cu_seqlens() gives them.")
       .def(
           "packed_tokens",
           [](const ContextParallel& self) {
