@@ -41,18 +41,20 @@ std::string description_of(nb::handle object) {
 WholeArray whole_array(std::string_view name, nb::handle object) {
   const nb::module_ numpy = nb::module_::import_("numpy");
   const nb::object array = numpy.attr("asarray")(object);
-  WholeArray result{{}, nb::cast<std::vector<std::int64_t>>(array.attr("shape"))};
-  if (nb::cast<std::size_t>(array.attr("size")) == 0) return result;  // NumPy calls an empty list float64
-  if (!nb::cast<bool>(numpy.attr("can_cast")(array.attr("dtype"), "int64"))) {
-    for (nb::handle item : array.attr("ravel")().attr("tolist")()) {
-      std::int64_t number = 0;
-      if (!nb::isinstance<nb::int_>(item) || !nb::try_cast(item, number))
-        refuse(fmt::format("{}: expected whole numbers of 64 bits, got {}", name, nb::repr(item).c_str()));
+  nb::ndarray<const std::int64_t, nb::c_contig, nb::device::cpu> whole;
+  if (!nb::try_cast(array, whole, false)) {
+    const bool empty = nb::cast<std::size_t>(array.attr("size")) == 0;  // an empty list is one of float64
+    if (!empty && !nb::cast<bool>(numpy.attr("can_cast")(array.attr("dtype"), "int64"))) {
+      for (nb::handle item : array.attr("ravel")().attr("tolist")()) {
+        std::int64_t number = 0;
+        if (!nb::isinstance<nb::int_>(item) || !nb::try_cast(item, number))
+          refuse(fmt::format("{}: expected whole numbers of 64 bits, got {}", name, nb::repr(item).c_str()));
+      }
     }
+    whole = nb::cast<decltype(whole)>(array.attr("astype")("int64", "C"));
   }
-  const auto flat = array.attr("astype")("int64").attr("ravel")();
-  const auto values = nb::cast<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);
-  result.values.assign(values.data(), values.data() + values.size());
+  WholeArray result{{whole.data(), whole.data() + whole.size()}, {}};
+  for (std::size_t axis = 0; axis < whole.ndim(); axis++) result.shape.push_back(static_cast<std::int64_t>(whole.shape(axis)));
   return result;
 }
 
