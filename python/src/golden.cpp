@@ -50,7 +50,7 @@ void bind_golden(nb::module_& module) {
       .def_ro("positions", &Golden::positions)
       .def_ro("attention_factor", &Golden::attention_factor)
       .def("to_json", [](const Golden& golden) { return gnomon::to_json(golden); }, "The golden file as `gnomon golden` writes it.");
-  module.def("golden", &make_golden, "spec"_a, "positions"_a = nb::none(), "length"_a = nb::none(),
+  module.def("golden", &make_golden, "source"_a, "positions"_a = nb::none(), "length"_a = nb::none(),
              "Makes a Golden of a RotarySpec, or of a model or the files at a path where all its layers share one, at integer positions "
              "(None: some near, some far). length: the sequence length, for rules that depend on it. Raises "
              "Error.");
