@@ -19,6 +19,7 @@ from gnomon.torch import (
     _needs_derivative,
     _next,
     _position_ids,
+    _raw_dtype,
     _raw_rotation,
 )
 
@@ -131,9 +132,9 @@ def attention_statistics(q, k, log_sum_exp, *, first_keys=4, window=128, distanc
     held = {name: getattr(given, "held", given) for name, given in (("mask", mask), ("bias", bias))}
     options |= {name: _mask_array(x) if name == "mask_tensor" else _floats(x) for name, x in options.items() if isinstance(x, torch.Tensor)}
     wanted = {"first_keys": first_keys, "window": window, "distance_edges": distance_edges}
-    q, k = (_array(x if x.stride(3) == 1 else x.contiguous()) for x in (q, k))
+    arrays = (_array(x if x.stride(3) == 1 else x.contiguous()) for x in (q, k))
     return gnomon.attention_statistics(
-        q, k, _array(log_sum_exp), threads=torch.get_num_threads(), dtype="bf16", **wanted, **held, **options
+        *arrays, _array(log_sum_exp), threads=torch.get_num_threads(), dtype=_raw_dtype(q, k), **wanted, **held, **options
     )
 
 
@@ -239,7 +240,7 @@ def _compute(
         log_sum_exp=_array(results[1]) if log_sum_exp else None,
         maximum=_array(results[-1]) if maximum else None,
         threads=torch.get_num_threads(),
-        dtype="bf16",
+        dtype=_raw_dtype(q),
         **on_load,
     )
     return results

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnomon.eval.__main__ import add_common, deliver_data, run_command
+from gnomon.eval.command import named
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_common(parser, 2048)
-    parser.add_argument("--output", type=_picture, metavar="FILE", help="a picture of it; ends in .png or .svg")
+    parser.add_argument("--output", type=named(".png", ".svg"), metavar="FILE", help="a picture of it; ends in .png or .svg")
     parser.add_argument(
         "--task",
         action="append",
@@ -67,12 +68,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(attention="gnomon", seed=0)
     return parser
-
-
-def _picture(path: str) -> str:
-    if not path.lower().endswith((".png", ".svg")):
-        raise argparse.ArgumentTypeError(f"expected a name that ends in .png or .svg, got {path}")
-    return path
 
 
 if __name__ == "__main__":

@@ -473,13 +473,20 @@ def _array(tensor):
     return (tensor.detach().view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor.detach()).numpy()
 
 
+def _raw_dtype(*tensors):
+    """What the 16-bit integers among the arrays of tensors hold."""
+    return "bf16" if any(x.dtype == torch.bfloat16 for x in tensors) else None
+
+
 def _add_positions(x, table, positions, offset, scale):
     _check_rows(x, table, positions)
     x, out = _output_for(x)
     if x.numel():
         rows = table if table.stride(1) == 1 else table.contiguous()
         arrays = map(_array, (x, rows, positions.contiguous().flatten()))
-        _core.add_positions(*arrays, offset=offset, scale=scale, out=_array(out), threads=torch.get_num_threads(), dtype="bf16")
+        _core.add_positions(
+            *arrays, offset=offset, scale=scale, out=_array(out), threads=torch.get_num_threads(), dtype=_raw_dtype(x, table)
+        )
     return out
 
 
@@ -493,7 +500,7 @@ def _scatter_add_rows(gradient, positions, rows, offset):
     if gradient.numel():
         gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
         arrays = map(_array, (gradient, positions.contiguous().flatten(), total))
-        _core.scatter_add_rows(*arrays, offset=offset, threads=torch.get_num_threads(), dtype="bf16")
+        _core.scatter_add_rows(*arrays, offset=offset, threads=torch.get_num_threads(), dtype=_raw_dtype(gradient))
     return total
 
 
@@ -544,7 +551,8 @@ class _ScatterAddRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         [positions] = ctx.saved_tensors
-        return torch.nn.functional.embedding(positions + ctx.offset, gradient).expand(ctx.shape).to(ctx.dtype), None, None, None
+        rows = (positions.flatten() if len(ctx.shape) == 2 else positions) + ctx.offset  # one text may come with positions (1,T)
+        return torch.nn.functional.embedding(rows, gradient).expand(ctx.shape).to(ctx.dtype), None, None, None
 
     @staticmethod
     def jvp(ctx, gradient, *_):

@@ -10,7 +10,7 @@ using namespace nb::literals;
 namespace {
 
 std::vector<std::int64_t> distances_of(nb::handle object) {
-  const auto held = positions_of(object);
+  const auto held = positions_of("distances", object);
   std::vector<std::int64_t> result;
   if (const auto* range = std::get_if<gnomon::Range>(&held.view)) {
     const auto number = static_cast<std::int64_t>(gnomon::count(*range));
@@ -26,7 +26,7 @@ std::vector<std::int64_t> distances_of(nb::handle object) {
 }
 
 gnomon::Range range_of(nb::handle object) {
-  const auto held = positions_of(object);
+  const auto held = positions_of("positions", object);
   if (const auto* range = std::get_if<gnomon::Range>(&held.view)) return *range;
   throw gnomon::Error(gnomon::ErrorCode::invalid_argument, "positions: expected a range");
 }

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <limits>
+#include <array>
+#include <initializer_list>
+#include <span>
 
 #include "bindings.hpp"
 
@@ -13,64 +14,65 @@ namespace nb = nanobind;
 
 [[noreturn]] inline void refuse(const std::string& message) { throw gnomon::Error(gnomon::ErrorCode::invalid_argument, message); }
 
-inline gnomon::DType dtype_of_array(std::string_view name, const nb::dlpack::dtype& dtype, const std::optional<std::string>& stated) {
-  if (dtype == nb::dtype<double>()) return gnomon::DType::f64;
-  if (dtype == nb::dtype<float>()) return gnomon::DType::f32;
-  const auto code = static_cast<nb::dlpack::dtype_code>(dtype.code);
-  if (dtype.bits == 16 && code == nb::dlpack::dtype_code::Bfloat) return gnomon::DType::bf16;
-  if (dtype.bits == 16 && code == nb::dlpack::dtype_code::Float) return gnomon::DType::f16;
-  if (dtype == nb::dtype<std::uint16_t>() && stated == "bf16") return gnomon::DType::bf16;
-  refuse(fmt::format("{}: expected float64, float32, float16, bfloat16, or uint16 with dtype=\"bf16\", got code {} with {} bits", name,
-                     dtype.code, dtype.bits));
-}
+/// "float32", as NumPy and torch say it.
+std::string name_of_dtype(const nb::dlpack::dtype& dtype);
+
+gnomon::DType dtype_of_array(std::string_view name, const nb::dlpack::dtype& dtype, const std::optional<std::string>& stated);
+
+/// A `dtype` that says what the 16-bit integers of a call hold, where no array of it has that dtype, is a mistake.
+void check_stated(const std::optional<std::string>& stated, std::initializer_list<gnomon::DType> found);
+
+/// What an object is that was not taken: its type, or what may be wrong with an array of NumPy.
+std::string description_of(nb::handle object);
 
 /// Arrays are taken as they are: a silent copy would lose what is written.
 template <class Array>
 Array array_of(std::string_view name, nb::handle object, const char* expected) {
   Array array;
   if (!nb::try_cast(object, array, false)) {
-    refuse(fmt::format("{}: expected {} on the CPU (NumPy or DLPack), got {}", name, expected, nb::repr(object.type()).c_str()));
+    refuse(fmt::format("{}: expected {} on the CPU (NumPy or DLPack), got {}", name, expected, description_of(object)));
   }
   return array;
+}
+
+/// The view of an array whose axes are the last ones of `places`; the other axes of the view have the extent 1.
+template <class Array>
+gnomon::TensorView placed(const Array& array, gnomon::DType dtype, std::span<const std::size_t> places) {
+  gnomon::TensorView view{const_cast<void*>(static_cast<const void*>(array.data())), dtype, {1, 1, 1, 1}, {}};
+  places = places.last(array.ndim());
+  for (std::size_t axis = 0; axis < places.size(); axis++) {
+    view.shape[places[axis]] = static_cast<std::int64_t>(array.shape(axis));
+    view.strides[places[axis]] = array.stride(axis);
+  }
+  if (array.size() == 0) view.strides[3] = 1;  // NumPy says 0
+  return view;
+}
+inline constexpr std::array<std::size_t, 4> every_axis{0, 1, 2, 3};
+
+/// Of a matrix. NumPy gives the axes of an empty one the stride 0.
+template <class Array>
+bool has_contiguous_rows(const Array& array) {
+  return array.size() == 0 || array.shape(1) == 1 || array.stride(1) == 1;
 }
 
 /// (B,H,T,D) as the core sees it.
 template <class Array>
 gnomon::TensorView view_of(std::string_view name, const Array& array, const std::optional<std::string>& stated) {
   if (array.ndim() != 4) refuse(fmt::format("{}: expected 4 axes (B, H, T, D), got {}", name, array.ndim()));
-  gnomon::TensorView view;
-  view.data = const_cast<void*>(static_cast<const void*>(array.data()));
-  view.dtype = dtype_of_array(name, array.dtype(), stated);
-  for (std::size_t axis = 0; axis < 4; axis++) {
-    view.shape[axis] = static_cast<std::int64_t>(array.shape(axis));
-    view.strides[axis] = array.stride(axis);
-  }
-  if (array.size() == 0) view.strides[3] = 1;  // NumPy says 0
-  return view;
+  return placed(array, dtype_of_array(name, array.dtype(), stated), every_axis);
 }
 
-/// Whole numbers in any form and of any shape, one after the other.
-inline std::vector<std::int64_t> numbers_of(nb::handle object) {
-  const auto flat = nb::module_::import_("numpy").attr("asarray")(object, "int64").attr("ravel")();
-  const auto array = nb::cast<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);
-  return {array.data(), array.data() + array.size()};
-}
+/// Whole numbers of any integer type, one after the other, and their shape.
+struct WholeArray {
+  std::vector<std::int64_t> values;
+  std::vector<std::int64_t> shape;
+};
 
-inline std::vector<std::int32_t> small_numbers_of(std::string_view name, nb::handle object) {
-  std::vector<std::int32_t> result;
-  for (const auto number : numbers_of(object)) {
-    if (number < std::numeric_limits<std::int32_t>::min() || number > std::numeric_limits<std::int32_t>::max())
-      refuse(fmt::format("{}: expected 32-bit numbers, got {}", name, number));
-    result.push_back(static_cast<std::int32_t>(number));
-  }
-  return result;
-}
+/// Reals are refused, not truncated, and so is what 64 bits do not hold.
+WholeArray whole_array(std::string_view name, nb::handle object);
+WholeArray whole_array(std::string_view name, nb::handle object, std::size_t axes);
+
+std::vector<std::int32_t> small_numbers_of(std::string_view name, const WholeArray& numbers);
 
 /// Pages of every row of the batch, (B, blocks), row by row; empty for None.
-inline std::vector<std::int32_t> block_table_of(nb::handle object, std::int64_t batch) {
-  if (object.is_none()) return {};
-  const auto shape = nb::cast<std::vector<std::int64_t>>(nb::module_::import_("numpy").attr("shape")(object));
-  if (shape.size() != 2 || shape[0] != batch)
-    refuse(fmt::format("block_table: expected shape ({}, blocks), got ({})", batch, fmt::join(shape, ", ")));
-  return small_numbers_of("block_table", object);
-}
+std::vector<std::int32_t> block_table_of(nb::handle object, std::int64_t batch);

@@ -50,6 +50,8 @@ gnomon::KeyIntervals key_intervals(std::int64_t queries, std::int64_t keys, bool
                                    std::optional<std::int64_t> offset, const Ids& key_begin, const Ids& key_end, const Ids& cu_seqlens_q,
                                    const Ids& cu_seqlens_k) {
   if (window && *window < 1) refuse(fmt::format("window: expected at least 1 key, got {}", *window));
+  if ((causal || window) && (left || right))
+    refuse("left, right: expected without causal and window, in whose place they stand; causal is right=0, a causal window W left=W-1");
   gnomon::MaskOptions options({causal, window, chunk, keep_first}, queries, keys);
   options.alignment = enum_argument<gnomon::Alignment>("alignment", alignment);
   options.offset = offset;
@@ -82,10 +84,11 @@ nb::object attention(nb::object q, nb::object k, nb::object v, nb::object out, s
   if (out.is_none()) out = empty_like(q, shape);
   const auto written = array_of<nb::ndarray<nb::device::cpu>>("out", out, "a writable array");
   const auto out_view = view_of("out", written, dtype);
+  check_stated(dtype, {q_view.dtype});
   const bool paged = !block_table.is_none();
   if (paged == lengths.is_none()) refuse("lengths: expected with block_table, and only with it");
   const auto table = block_table_of(block_table, shape[0]);
-  const auto tokens = paged ? small_numbers_of("lengths", lengths) : std::vector<std::int32_t>();
+  const auto tokens = paged ? small_numbers_of("lengths", whole_array("lengths", lengths)) : std::vector<std::int32_t>();
   const std::int64_t keys = !paged ? k_view.shape[2] : tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
   PythonAttentionOptions options({scale, softcap, bias, mask, mask_tensor, sink_logits, query_factors, rotate_queries, rotate_keys},
                                  {shape[0], shape[1], shape[2], keys}, threads);
@@ -110,8 +113,8 @@ Table valid(Table table) {
   return std::get<Table>(std::move(any));
 }
 
-void bind_tables(nb::module_& module) {
-  using gnomon::DistanceBias, gnomon::FireBias, gnomon::GridBias, gnomon::SlopeBias;
+void bind_distance_tables(nb::module_& module) {
+  using gnomon::DistanceBias, gnomon::SlopeBias;
   nb::class_<SlopeBias>(
       module, "SlopeBias",
       "-slope[h] |distance| on the scores of head h: ALiBi, with slopes of the paper or trained. Keys after the query get 0 "
@@ -141,6 +144,10 @@ void bind_tables(nb::module_& module) {
         const auto& table = nb::cast<const DistanceBias&>(self);
         return view(table.values, static_cast<std::size_t>(table.heads), static_cast<std::size_t>(table.distances), self);
       });
+}
+
+void bind_other_tables(nb::module_& module) {
+  using gnomon::FireBias, gnomon::GridBias;
   nb::class_<FireBias>(
       module, "FireBias",
       "f_h(ln(c d + 1) / max(ln(c max(threshold, position) + 1), epsilon)), d = query - key, f a network 1 -> hidden -> H with "
@@ -175,6 +182,9 @@ void bind_tables(nb::module_& module) {
         const auto heads = static_cast<std::size_t>(table.heads);
         return view(table.values, heads, heads == 0 ? 0 : table.values.size() / heads, self);
       });
+}
+
+void bind_bias_functions(nb::module_& module) {
   module.def("bias_table", &bias_table, "rule"_a, nb::kw_only(), "reach"_a = 0, "table"_a = nb::none(), "weights1"_a = nb::none(),
              "bias1"_a = nb::none(), "weights2"_a = nb::none(), "bias2"_a = nb::none(),
              "The table of a bias rule, computed in double and rounded once to float32. reach: the largest |distance| that is needed "
@@ -261,17 +271,21 @@ void bind_intervals(nb::module_& module) {
       "cu_seqlens_k"_a = Ids(),
       "Makes the intervals of a mask. causal, window, chunk, keep_first: as a model declares them; a causal window of W sees W keys, "
       "itself "
-      "included, any other |i - j| <= W / 2. left, right: keys seen before and after the query's own, in the place of these. prefix: the "
+      "included, any other |i - j| <= W / 2. left, right: keys seen before and after the query's own, in the place of causal and window. "
+      "prefix: the "
       "first "
       "keys, which all queries see. alignment: 'lower_right', the last query at the last key, or 'top_left'; offset: the key slot of query "
       "0 "
-      "instead. key_begin, key_end: (B), the keys that exist (padding). cu_seqlens_q, cu_seqlens_k: packed documents. Raises Error.");
+      "instead. key_begin, key_end: (B), the keys that exist (padding). cu_seqlens_q, cu_seqlens_k: (documents + 1), where packed "
+      "documents begin, and the end. All are lists of 32-bit integers. Raises Error.");
 }
 
 }  // namespace
 
 void bind_attention(nb::module_& module) {
-  bind_tables(module);
+  bind_distance_tables(module);
+  bind_other_tables(module);
+  bind_bias_functions(module);
   bind_intervals(module);
   module.def(
       "attention", &attention, "q"_a, "k"_a, "v"_a, nb::kw_only(), "out"_a = nb::none(), "scale"_a = nb::none(), "softcap"_a = nb::none(),

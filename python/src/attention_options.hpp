@@ -111,13 +111,13 @@ class PythonAttentionOptions {
       refuse(fmt::format("{}: expected a pair (frequencies, positions), got {}", name, nb::repr(given.type()).c_str()));
     }
     const auto pair = nb::cast<nb::tuple>(given);
-    positions_.push_back(positions_of(pair[1]));
+    positions_.push_back(positions_of(name, pair[1]));
     owners_.push_back(nb::borrow(given));
     if (RawRotation raw; nb::isinstance<nb::tuple>(pair[0]) && nb::try_cast(pair[0], raw))
       return gnomon::RotationOnLoad{rotation_of(raw), positions_.back().view};
     if (nb::isinstance<gnomon::RotaryTable>(pair[0]))
       return gnomon::RotationOnLoad{*nb::inst_ptr<gnomon::RotaryTable>(pair[0]), positions_.back().view};
-    frequencies_.emplace_back(pair[0], "exact");
+    frequencies_.emplace_back(pair[0]);
     return gnomon::RotationOnLoad{frequencies_.back().get(), positions_.back().view};
   }
 
@@ -129,8 +129,7 @@ class PythonAttentionOptions {
     if (array.dtype() == nb::dtype<float>()) {
       mask.kind = gnomon::MaskTensor::Kind::additive;
     } else if (array.dtype() != nb::dtype<bool>() && array.dtype() != nb::dtype<std::uint8_t>()) {
-      refuse(fmt::format("mask_tensor: expected bool, or float32 to be added to the scores, got code {} with {} bits", array.dtype().code,
-                         array.dtype().bits));
+      refuse(fmt::format("mask_tensor: expected bool, or float32 to be added to the scores, got {}", name_of_dtype(array.dtype())));
     }
     if (array.ndim() > 4) refuse(fmt::format("mask_tensor: expected at most 4 axes (B, H, Tq, Tk), got {}", array.ndim()));
     mask.data = array.data();

@@ -55,6 +55,7 @@ Measured attention_statistics(nb::object q, nb::object k, nb::object log_sum_exp
   using Read = nb::ndarray<nb::ro, nb::device::cpu>;
   const auto query = array_of<Read>("q", q, "an array"), key = array_of<Read>("k", k, "an array");
   const auto q_view = view_of("q", query, dtype), k_view = view_of("k", key, dtype);
+  check_stated(dtype, {q_view.dtype});
   const auto sums = array_of<nb::ndarray<const float, nb::ndim<3>, nb::c_contig, nb::device::cpu>>(
       "log_sum_exp", log_sum_exp, "a contiguous float32 array (B, Hq, Tq)");
   PythonAttentionOptions options({scale, softcap, bias, mask, mask_tensor, sink_logits, query_factors, rotate_queries, rotate_keys},

@@ -42,19 +42,20 @@ struct PythonPositions {
   std::vector<std::int64_t> ids;
 };
 
-/// From a range, a 1-D or 2-D int32, int64 or float64 array (NumPy or DLPack) without a copy, or a list of ints or floats.
-PythonPositions positions_of(nanobind::handle object);
+/// From a range, a 1-D or 2-D int32, int64 or float64 array (NumPy or DLPack) without a copy, or a list of ints or floats. Throws
+/// Error that names the argument.
+PythonPositions positions_of(std::string_view name, nanobind::handle object);
 
 /// What an operation is given as frequencies: a Frequencies as it is, or those of a RotarySpec, made here with the numerics named beside
-/// it.
+/// it, exact if none are. Throws Error for numerics that are not those of the Frequencies.
 class PythonFrequencies {
  public:
-  PythonFrequencies(nanobind::handle source, std::string_view numerics);
-  const gnomon::Frequencies& get() const { return *frequencies_; }
+  explicit PythonFrequencies(nanobind::handle source, std::optional<std::string_view> numerics = std::nullopt);
+  const gnomon::Frequencies& get() const { return made_ ? *made_ : *given_; }
 
  private:
   std::optional<gnomon::Frequencies> made_;
-  const gnomon::Frequencies* frequencies_ = nullptr;
+  const gnomon::Frequencies* given_ = nullptr;
 };
 
 /// A rotation of frameworks whose tensors give addresses, of turns: nothing is derived per call. Addresses of turns and axis (0: one

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <nanobind/stl/filesystem.h>
+
 #include "bindings.hpp"
 #include "spec/fields.hpp"
 
@@ -38,12 +40,16 @@ void bind_convert(nb::module_& module) {
           "The object `gnomon convert --json` prints.");
   module.def(
       "convert",
-      [](const std::variant<gnomon::Model, gnomon::RotarySpec>& source, std::string_view to, const std::string& method,
-         std::optional<std::int64_t> context, bool compatible) {
+      [](const std::variant<gnomon::Model, gnomon::RotarySpec, std::filesystem::path>& source, std::string_view to,
+         const std::string& method, std::optional<std::int64_t> context, bool compatible) {
         const auto dialect = gnomon::dialect_of(to);
-        return std::visit([&](const auto& what) { return gnomon::convert(what, dialect, {method, context, compatible}); }, source);
+        const gnomon::ConvertOptions options{method, context, compatible};
+        if (const auto* spec = std::get_if<gnomon::RotarySpec>(&source)) return gnomon::convert(*spec, dialect, options);
+        if (const auto* model = std::get_if<gnomon::Model>(&source)) return gnomon::convert(*model, dialect, options);
+        return gnomon::convert(gnomon::read_model(std::get<std::filesystem::path>(source)), dialect, options);
       },
       "source"_a, "to"_a, nb::kw_only(), "method"_a = "none", "context"_a = nb::none(), "compatible"_a = false,
-      "Writes the rotary setting of a Model or a RotarySpec in a dialect (transformers, transformers-v4, llama.cpp, gguf, vllm, exllama, "
+      "Writes the rotary setting of a Model, the files at a path or a RotarySpec in a dialect (transformers, transformers-v4, llama.cpp, "
+      "gguf, vllm, exllama, "
       "mlx), reads it back as that engine does and lists what is lost. Raises Error.");
 }

@@ -19,6 +19,21 @@ gnomon::Values values_of(nb::handle object) {
   return gnomon::values_from(nb::cast<std::string>(json().attr("dumps")(object, "default"_a = as_list)));
 }
 
+using RotarySource = std::variant<gnomon::RotarySpec, gnomon::Model, std::filesystem::path>;
+
+gnomon::Golden make_golden(const RotarySource& source, const std::optional<std::vector<std::int64_t>>& positions,
+                           std::optional<std::int64_t> length) {
+  const auto make = [&](const gnomon::RotarySpec& spec) {
+    return positions ? gnomon::make_golden(spec, *positions, length) : gnomon::make_golden(spec, gnomon::golden_positions(), length);
+  };
+  if (const auto* spec = std::get_if<gnomon::RotarySpec>(&source)) return make(*spec);
+  const auto* path = std::get_if<std::filesystem::path>(&source);
+  const gnomon::Model model = path != nullptr ? gnomon::read_model(*path) : std::get<gnomon::Model>(source);
+  auto golden = make(gnomon::rotary_of(model));
+  golden.source = model.path;
+  return golden;
+}
+
 gnomon::Golden golden_of(nb::handle object) {
   if (is_path(object)) return gnomon::read_golden(nb::cast<std::filesystem::path>(object));
   return nb::cast<gnomon::Golden>(object);
@@ -35,14 +50,10 @@ void bind_golden(nb::module_& module) {
       .def_ro("positions", &Golden::positions)
       .def_ro("attention_factor", &Golden::attention_factor)
       .def("to_json", [](const Golden& golden) { return gnomon::to_json(golden); }, "The golden file as `gnomon golden` writes it.");
-  module.def(
-      "golden",
-      [](const gnomon::RotarySpec& spec, std::optional<std::vector<std::int64_t>> positions, std::optional<std::int64_t> length) {
-        return positions ? gnomon::make_golden(spec, *positions, length) : gnomon::make_golden(spec, gnomon::golden_positions(), length);
-      },
-      "spec"_a, "positions"_a = nb::none(), "length"_a = nb::none(),
-      "Makes a Golden at integer positions (None: some near, some far). length: the sequence length, for rules that depend on it. Raises "
-      "Error.");
+  module.def("golden", &make_golden, "source"_a, "positions"_a = nb::none(), "length"_a = nb::none(),
+             "Makes a Golden of a RotarySpec, or of a model or the files at a path where all its layers share one, at integer positions "
+             "(None: some near, some far). length: the sequence length, for rules that depend on it. Raises "
+             "Error.");
   module.def("read_golden", &gnomon::read_golden, "path"_a, "Reads a golden file and checks its hash. Raises Error.");
   module.def(
       "verify",

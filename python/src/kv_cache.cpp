@@ -17,22 +17,32 @@ using Name = const std::optional<std::string>&;
 nb::object shift_keys(nb::object keys, nb::handle frequencies, nb::handle deltas, bool per_token, int threads, Name dtype) {
   const auto array = array_of<Written>("keys", keys, "a writable array");
   const auto view = view_of("keys", array, dtype);
-  const PythonFrequencies numbers(frequencies, "exact");
+  const PythonFrequencies numbers(frequencies);
   const auto executor = executor_of(threads);
+  check_stated(dtype, {view.dtype});
   if (per_token) {
-    gnomon::shift_keys(view, numbers.get(), positions_of(deltas).view, executor.get());
+    const auto held = positions_of("deltas", deltas);
+    const nb::gil_scoped_release without_the_interpreter;
+    gnomon::shift_keys(view, numbers.get(), held.view, executor.get());
   } else {
-    gnomon::shift_keys(view, numbers.get(), numbers_of(deltas), executor.get());
+    const auto moves = whole_array("deltas", deltas).values;
+    const nb::gil_scoped_release without_the_interpreter;
+    gnomon::shift_keys(view, numbers.get(), moves, executor.get());
   }
   return keys;
 }
 
 nb::object rebase_keys(nb::object keys, nb::handle old, nb::handle now, nb::handle positions, int threads, Name dtype) {
   const auto array = array_of<Written>("keys", keys, "a writable array");
-  const PythonFrequencies from(old, "exact"), to(now, "exact");
-  const auto held = positions_of(positions);
+  const PythonFrequencies from(old), to(now);
+  const auto held = positions_of("positions", positions);
   const auto executor = executor_of(threads);
-  gnomon::rebase_keys(view_of("keys", array, dtype), from.get(), to.get(), held.view, executor.get());
+  const auto view = view_of("keys", array, dtype);
+  check_stated(dtype, {view.dtype});
+  {
+    const nb::gil_scoped_release without_the_interpreter;
+    gnomon::rebase_keys(view, from.get(), to.get(), held.view, executor.get());
+  }
   return keys;
 }
 
@@ -42,10 +52,13 @@ std::vector<std::int32_t> evict_tokens(nb::handle keys, nb::handle values, nb::h
   const auto value_array = array_of<Written>("values", nb::borrow(values), "a writable array");
   std::optional<PythonFrequencies> numbers;
   std::optional<gnomon::Rotation> rotation;
-  if (!frequencies.is_none()) rotation.emplace(numbers.emplace(frequencies, "exact").get());
+  if (!frequencies.is_none()) rotation.emplace(numbers.emplace(frequencies).get());
   const auto executor = executor_of(threads);
-  return gnomon::evict_tokens(view_of("keys", key_array, dtype), view_of("values", value_array, dtype),
-                              small_numbers_of("lengths", lengths), keep_first, keep_last, rotation ? &*rotation : nullptr, executor.get());
+  const auto key_view = view_of("keys", key_array, dtype), value_view = view_of("values", value_array, dtype);
+  check_stated(dtype, {key_view.dtype, value_view.dtype});
+  const auto tokens = small_numbers_of("lengths", whole_array("lengths", lengths));
+  const nb::gil_scoped_release without_the_interpreter;
+  return gnomon::evict_tokens(key_view, value_view, tokens, keep_first, keep_last, rotation ? &*rotation : nullptr, executor.get());
 }
 
 void append_tokens(nb::handle k, nb::handle v, nb::handle keys, nb::handle values, nb::handle slots, nb::handle frequencies,
@@ -58,27 +71,31 @@ void append_tokens(nb::handle k, nb::handle v, nb::handle keys, nb::handle value
   PythonPositions held;
   gnomon::AppendOptions options;
   if (!frequencies.is_none()) {
-    held = positions_of(positions);
-    options.rotate_keys = gnomon::RotationOnLoad{numbers.emplace(frequencies, "exact").get(), held.view};
+    held = positions_of("positions", positions);
+    options.rotate_keys = gnomon::RotationOnLoad{numbers.emplace(frequencies).get(), held.view};
   }
-  const auto places = small_numbers_of("slots", slots);
+  const auto places = small_numbers_of("slots", whole_array("slots", slots));
   const auto table = block_table_of(block_table, static_cast<std::int64_t>(new_keys.shape(0)));
   options.block_table = table;
   const auto executor = executor_of(threads);
   options.executor = executor.get();
-  gnomon::append_tokens(view_of("k", new_keys, dtype), view_of("v", new_values, dtype), view_of("keys", key_array, dtype),
-                        view_of("values", value_array, dtype), {places}, options);
+  const auto k_view = view_of("k", new_keys, dtype), v_view = view_of("v", new_values, dtype);
+  const auto key_view = view_of("keys", key_array, dtype), value_view = view_of("values", value_array, dtype);
+  check_stated(dtype, {k_view.dtype, v_view.dtype, key_view.dtype, value_view.dtype});
+  const nb::gil_scoped_release without_the_interpreter;
+  gnomon::append_tokens(k_view, v_view, key_view, value_view, {places}, options);
 }
 
 }  // namespace
 
 void bind_kv_cache(nb::module_& module) {
-  module.def("shift_keys", &shift_keys, "keys"_a, "frequencies"_a, "deltas"_a, nb::kw_only(), "per_token"_a = false, "threads"_a = 1,
-             "dtype"_a = nb::none(),
-             "Moves cached keys (B, Hk, T, D) in place, and returns them: each was rotated at some position p and becomes what it would be "
-             "at p + delta. The magnitude of the rotation is not applied again. frequencies: an exact Frequencies or RotarySpec. deltas: a "
-             "number, one for every position axis, or (axes, B); with per_token as positions in rotate, (T) or (B, T) for every axis. "
-             "Raises Error. Source: Su et al. 2021, arXiv:2104.09864, eq. 16.");
+  module.def(
+      "shift_keys", &shift_keys, "keys"_a, "frequencies"_a, "deltas"_a, nb::kw_only(), "per_token"_a = false, "threads"_a = 1,
+      "dtype"_a = nb::none(),
+      "Moves cached keys (B, Hk, T, D) in place, and returns them: each was rotated at some position p and becomes what it would be "
+      "at p + delta. The magnitude of the rotation is not applied again. frequencies: an exact Frequencies or RotarySpec. deltas: a "
+      "whole number, one for every position axis, or (axes, B); with per_token as positions in rotate, (T) or (B, T) for every axis. "
+      "Raises Error. Source: Su et al. 2021, arXiv:2104.09864, eq. 16.");
   module.def(
       "rebase_keys", &rebase_keys, "keys"_a, "old"_a, "new"_a, "positions"_a, nb::kw_only(), "threads"_a = 1, "dtype"_a = nb::none(),
       "Takes cached keys (B, Hk, T, D) in place from one rule to another at the positions they stand at, and returns them: a dynamic "

@@ -16,43 +16,40 @@ gnomon::DType dtype_of_size(std::string_view name, const nb::dlpack::dtype& dtyp
   refuse(fmt::format("{}: expected elements of 2, 4 or 8 bytes, got {} bits; for others index with layout_permutation", name, dtype.bits));
 }
 
-/// A view in whose four axes those of the array are the last ones.
+/// An array of 1 to 4 axes, which are the last ones of its view.
+template <class Array>
 struct Padded {
+  Array array;
   gnomon::TensorView view;
-  int axes;
+
+  Padded(std::string_view name, nb::handle object, const char* expected) : array(array_of<Array>(name, object, expected)) {
+    if (array.ndim() < 1 || array.ndim() > 4) refuse(fmt::format("{}: expected 1 to 4 axes, got {}", name, array.ndim()));
+    view = placed(array, dtype_of_size(name, array.dtype()), every_axis);
+  }
 
   /// The place of an axis of the array; negative ones count from the end, as in NumPy.
   int place_of(int axis) const {
+    const auto axes = static_cast<int>(array.ndim());
     if (axis < -axes || axis >= axes) refuse(fmt::format("axis: expected {} to {}, got {}", -axes, axes - 1, axis));
     return axis < 0 ? 4 + axis : 4 - axes + axis;
   }
 };
 
-template <class Array>
-Padded padded(std::string_view name, nb::handle object, const char* expected) {
-  const auto array = array_of<Array>(name, object, expected);
-  const std::size_t axes = array.ndim();
-  if (axes < 1 || axes > 4) refuse(fmt::format("{}: expected 1 to 4 axes, got {}", name, axes));
-  gnomon::TensorView view{const_cast<void*>(static_cast<const void*>(array.data())), dtype_of_size(name, array.dtype()), {1, 1, 1, 1}, {}};
-  for (std::size_t axis = 0; axis < axes; axis++) {
-    view.shape[4 - axes + axis] = static_cast<std::int64_t>(array.shape(axis));
-    view.strides[4 - axes + axis] = array.stride(axis);
-  }
-  return {view, static_cast<int>(axes)};
-}
-
 nb::object convert_layout(nb::object x, const gnomon::RotarySpec& spec, std::string_view to, int axis, nb::object out) {
-  using Readable = nb::ndarray<nb::ro, nb::device::cpu>;
-  using Writable = nb::ndarray<nb::device::cpu>;
+  const auto layout = enum_argument<gnomon::PairLayout>("to", to);
   if (out.is_none()) {
-    const auto array = padded<Writable>("x", x, "a writable array");
-    gnomon::convert_layout(array.view, spec, enum_argument<gnomon::PairLayout>("to", to), array.place_of(axis));
-    return x;
+    const Padded<nb::ndarray<nb::device::cpu>> both("x", x, "a writable array");
+    const int place = both.place_of(axis);
+    const nb::gil_scoped_release without_the_interpreter;
+    gnomon::convert_layout(both.view, spec, layout, place);
+  } else {
+    const Padded<nb::ndarray<nb::ro, nb::device::cpu>> from("x", x, "an array");
+    const Padded<nb::ndarray<nb::device::cpu>> into("out", out, "a writable array");
+    const int place = from.place_of(axis);
+    const nb::gil_scoped_release without_the_interpreter;
+    gnomon::convert_layout(from.view, into.view, spec, layout, place);
   }
-  const auto from = padded<Readable>("x", x, "an array");
-  gnomon::convert_layout(from.view, padded<Writable>("out", out, "a writable array").view, spec,
-                         enum_argument<gnomon::PairLayout>("to", to), from.place_of(axis));
-  return out;
+  return out.is_none() ? x : out;
 }
 
 nb::object layout_permutation(const gnomon::RotarySpec& spec, std::string_view to) {

@@ -60,6 +60,7 @@ void bind_model(nb::module_& module) {
           "The RotarySpec of a layer, or of the only rotary group. Raises Error.")
       .def("to_json", [](const Model& model) { return gnomon::to_json(model); }, "The object `gnomon inspect --json` prints.");
   module.def("read_model", &gnomon::read_model, "path"_a,
-             "Reads a Hugging Face config.json (file or folder) or a GGUF file (header only). What is not understood becomes a doubt. "
+             "Reads a file of format hf, gguf (header only), meta, executorch, mistral, litgpt, tensorrt-llm or megatron, found by its "
+             "content, or a folder with the files of one model, whose contradictions become doubts, as does what is not understood. "
              "Raises Error.");
 }

@@ -2,6 +2,7 @@
 // positions, frequencies and tables.
 #include <fmt/format.h>
 
+#include "arrays.hpp"
 #include "bindings.hpp"
 
 namespace nb = nanobind;
@@ -13,45 +14,58 @@ struct PythonPacked {
   std::vector<std::int32_t> cu_seqlens;
 };
 
-[[noreturn]] void refuse_positions(const std::string& got) {
-  throw gnomon::Error(
-      gnomon::ErrorCode::invalid_argument,
-      "positions: expected a range, a Packed, a contiguous int32, int64 or float64 array, or a list of numbers, got " + got);
+[[noreturn]] void refuse_positions(std::string_view name, std::string_view got) {
+  refuse(
+      fmt::format("{}: expected a range, a Packed, a contiguous int32, int64 or float64 array, or a list of numbers, got {}", name, got));
 }
 
-gnomon::Positions view_of(const nb::ndarray<nb::device::cpu>& array) {
+gnomon::Positions positions_in(std::string_view name, const nb::ndarray<nb::ro, nb::device::cpu>& array) {
+  const std::size_t number = array.size();
   std::int64_t expected = 1;
   for (std::size_t axis = array.ndim(); axis-- > 0;) {
-    if (array.shape(axis) > 1 && array.stride(axis) != expected) refuse_positions("one that is not contiguous");
+    if (number > 0 && array.shape(axis) > 1 && array.stride(axis) != expected) refuse_positions(name, "one that is not contiguous");
     expected *= static_cast<std::int64_t>(array.shape(axis));
   }
-  const std::size_t number = array.size();
   if (array.dtype() == nb::dtype<std::int64_t>()) return gnomon::Ids{{static_cast<const std::int64_t*>(array.data()), number}};
   if (array.dtype() == nb::dtype<std::int32_t>()) return gnomon::Ids32{{static_cast<const std::int32_t*>(array.data()), number}};
   if (array.dtype() == nb::dtype<double>()) return gnomon::Reals{{static_cast<const double*>(array.data()), number}};
-  refuse_positions(
-      fmt::format("an array of another dtype (code {}, {} bits); positions are never cast", array.dtype().code, array.dtype().bits));
+  refuse_positions(name, fmt::format("one of {}; positions are never cast", name_of_dtype(array.dtype())));
 }
 
-bool is_range(nb::handle object) { return PyRange_Check(object.ptr()) != 0; }
+/// A Python number that its type here may be too narrow for: then it is beyond the positions there are, and refused as the core refuses
+/// those.
+template <class Number>
+Number number_of(nb::handle item, const auto& name) {
+  Number number{};
+  if (nb::try_cast(item, number)) return number;
+  throw gnomon::Error(gnomon::ErrorCode::out_of_range,
+                      fmt::format("{}: expected a number within ±2^33, got {}", name(), nb::repr(item).c_str()));
+}
 
-void read_list(nb::handle object, PythonPositions& result) {
+gnomon::Range range_of(std::string_view name, nb::handle object) {
+  const auto part = [&](const char* which) {
+    return number_of<std::int64_t>(object.attr(which), [&] { return fmt::format("{}.{}", name, which); });
+  };
+  return {part("start"), part("stop"), part("step")};
+}
+
+void read_list(std::string_view name, nb::handle object, PythonPositions& result) {
   bool whole = true;
   for (nb::handle item : object) {
     if (!nb::isinstance<nb::int_>(item) && !nb::isinstance<nb::float_>(item))
-      refuse_positions("a list with " + std::string(nb::repr(item).c_str()));
+      refuse_positions(name, fmt::format("a list with {}", nb::repr(item).c_str()));
     whole = whole && nb::isinstance<nb::int_>(item);
   }
-  for (nb::handle item : object) {
-    if (whole)
-      result.ids.push_back(nb::cast<std::int64_t>(item));
-    else
-      result.reals.push_back(nb::cast<double>(item));
-  }
-  if (whole)
+  const auto read = [&]<class Number>(std::vector<Number>& numbers) {
+    for (nb::handle item : object) numbers.push_back(number_of<Number>(item, [&] { return fmt::format("{}[{}]", name, numbers.size()); }));
+  };
+  if (whole) {
+    read(result.ids);
     result.view = gnomon::Ids{result.ids};
-  else
+  } else {
+    read(result.reals);
     result.view = gnomon::Reals{result.reals};
+  }
 }
 
 /// A read-only NumPy view of memory that `owner` keeps alive.
@@ -79,39 +93,55 @@ nb::object column(const gnomon::RotaryTable& table, const std::vector<std::byte>
 
 }  // namespace
 
-PythonPositions positions_of(nb::handle object) {
+PythonPositions positions_of(std::string_view name, nb::handle object) {
   PythonPositions result;
   result.owner = nb::borrow(object);
-  if (is_range(object)) {
-    result.view = gnomon::Range{nb::cast<std::int64_t>(object.attr("start")), nb::cast<std::int64_t>(object.attr("stop")),
-                                nb::cast<std::int64_t>(object.attr("step"))};
+  if (PyRange_Check(object.ptr())) {
+    result.view = range_of(name, object);
   } else if (nb::isinstance<PythonPacked>(object)) {
     result.view = gnomon::Packed{nb::inst_ptr<PythonPacked>(object)->cu_seqlens};
   } else if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object)) {
-    read_list(object, result);
+    read_list(name, object, result);
   } else {
     nb::ndarray<nb::ro, nb::device::cpu> array;
-    if (!nb::try_cast(object, array, false)) refuse_positions(nb::repr(object.type()).c_str());
+    if (!nb::try_cast(object, array, false)) refuse_positions(name, description_of(object));
     result.owner = nb::cast(array);
-    result.view = view_of(nb::ndarray<nb::device::cpu>(array));
+    result.view = positions_in(name, array);
   }
   return result;
 }
 
-PythonFrequencies::PythonFrequencies(nb::handle source, std::string_view numerics) {
+PythonFrequencies::PythonFrequencies(nb::handle source, std::optional<std::string_view> numerics) {
+  const auto wanted = numerics ? std::optional(gnomon::numerics_of(*numerics)) : std::nullopt;
   if (nb::isinstance<gnomon::Frequencies>(source)) {
-    frequencies_ = nb::inst_ptr<gnomon::Frequencies>(source);
+    given_ = nb::inst_ptr<gnomon::Frequencies>(source);
+    if (wanted && *wanted != given_->numerics)
+      refuse(fmt::format("numerics: expected those of the frequencies, {}, or none, got {}", gnomon::name_of(given_->numerics), *numerics));
   } else if (nb::isinstance<gnomon::RotarySpec>(source)) {
-    frequencies_ = &made_.emplace(gnomon::frequencies(*nb::inst_ptr<gnomon::RotarySpec>(source), gnomon::numerics_of(numerics)));
+    made_ = gnomon::frequencies(*nb::inst_ptr<gnomon::RotarySpec>(source), wanted.value_or(gnomon::Numerics::exact));
   } else {
     throw nb::type_error(
         (std::string("frequencies: expected a Frequencies or RotarySpec, got ") + nb::repr(source.type()).c_str()).c_str());
   }
 }
 
-void bind_numbers(nb::module_& module) {
+namespace {
+
+void bind_packed(nb::module_& module) {
+  nb::class_<PythonPacked>(module, "Packed", "Positions of documents packed into one row, each counted from 0.")
+      .def(
+          "__init__",
+          [](PythonPacked* self, std::vector<std::int32_t> cu_seqlens) {
+            new (self) PythonPacked{std::move(cu_seqlens)};
+            gnomon::count(gnomon::Packed{self->cu_seqlens});
+          },
+          "cu_seqlens"_a,
+          "cu_seqlens: 32-bit integers (documents + 1), where each document begins, from 0, and the row's end. Raises Error.")
+      .def_ro("cu_seqlens", &PythonPacked::cu_seqlens);
+}
+
+void bind_frequencies(nb::module_& module) {
   using gnomon::Frequencies;
-  using gnomon::RotaryTable;
   nb::class_<Frequencies>(module, "Frequencies", "Angular frequencies of a spec, in radians per position.")
       .def_prop_ro(
           "inv_freq",
@@ -157,37 +187,19 @@ void bind_numbers(nb::module_& module) {
           "float64 (pairs), read-only: xpos, logarithm of a query's magnitude per position beyond the centre; else empty.")
       .def_ro("spec", &Frequencies::spec);
 
-  nb::class_<PythonPacked>(module, "Packed", "Positions of documents packed into one row, each counted from 0.")
-      .def(
-          "__init__",
-          [](PythonPacked* self, std::vector<std::int32_t> cu_seqlens) {
-            new (self) PythonPacked{std::move(cu_seqlens)};
-            gnomon::count(gnomon::Packed{self->cu_seqlens});
-          },
-          "cu_seqlens"_a, "cu_seqlens: where each document begins, from 0, and the row's end. Raises Error.")
-      .def_ro("cu_seqlens", &PythonPacked::cu_seqlens);
-
-  nb::class_<gnomon::EmbeddingTable>(module, "EmbeddingTable", "Rows of an absolute encoding, rounded once.")
-      .def_prop_ro(
-          "rows",
-          [](nb::handle_t<gnomon::EmbeddingTable> self) {
-            const auto& table = nb::cast<const gnomon::EmbeddingTable&>(self);
-            return matrix(table.dtype, table.rows.data(), table.positions, static_cast<std::size_t>(table.spec.width), self);
-          },
-          "(positions, width), read-only; bf16 comes as uint16.")
-      .def_ro("spec", &gnomon::EmbeddingTable::spec)
-      .def_prop_ro("numerics", [](const gnomon::EmbeddingTable& self) { return std::string(gnomon::name_of(self.numerics)); })
-      .def_prop_ro("dtype", [](const gnomon::EmbeddingTable& self) { return std::string(gnomon::name_of(self.dtype)); });
-
   module.def(
-      "embedding_table",
-      [](const gnomon::AbsoluteSpec& spec, nb::handle positions, std::string_view dtype, std::string_view numerics) {
-        const auto held = positions_of(positions);
-        return gnomon::embedding_table(spec, held.view, gnomon::dtype_of(dtype), gnomon::numerics_of(numerics));
+      "frequencies",
+      [](const gnomon::RotarySpec& spec, std::string_view numerics, std::optional<std::int64_t> length) {
+        return gnomon::frequencies(spec, gnomon::numerics_of(numerics), length);
       },
-      "spec"_a, "positions"_a, "dtype"_a = "f32", "numerics"_a = "exact",
-      "Rows of an AbsoluteSpec at positions, as for rotary_table. numerics 'hf': as transformers makes them. Raises Error.");
+      "spec"_a, "numerics"_a = "exact", "length"_a = nb::none(),
+      "Runs the rule of a RotarySpec. numerics 'exact': each frequency is the correctly rounded double of the real-number rule; 'hf': "
+      "transformers' "
+      "float32 steps. length: the sequence length, for rules that depend on it. Raises Error.");
+}
 
+void bind_rotary_table(nb::module_& module) {
+  using gnomon::RotaryTable;
   nb::class_<RotaryTable>(module, "RotaryTable", "cos and sin of (position, pair), rounded once, without the magnitude.")
       .def_prop_ro(
           "cos",
@@ -208,27 +220,52 @@ void bind_numbers(nb::module_& module) {
       .def_prop_ro("dtype", [](const RotaryTable& self) { return std::string(gnomon::name_of(self.dtype)); });
 
   module.def(
-      "frequencies",
-      [](const gnomon::RotarySpec& spec, std::string_view numerics, std::optional<std::int64_t> length) {
-        return gnomon::frequencies(spec, gnomon::numerics_of(numerics), length);
-      },
-      "spec"_a, "numerics"_a = "exact", "length"_a = nb::none(),
-      "Runs the rule of a RotarySpec. numerics 'exact': each frequency is the correctly rounded double of the real-number rule; 'hf': "
-      "transformers' "
-      "float32 steps. length: the sequence length, for rules that depend on it. Raises Error.");
-  module.def(
       "rotary_table",
-      [](nb::handle source, nb::handle positions, std::string_view dtype, std::string_view numerics) {
-        const auto held = positions_of(positions);
+      [](nb::handle source, nb::handle positions, std::string_view dtype, std::optional<std::string_view> numerics) {
+        const auto held = positions_of("positions", positions);
         const PythonFrequencies frequencies(source, numerics);
+        const nb::gil_scoped_release without_the_interpreter;
         return gnomon::rotary_table(frequencies.get(), held.view, gnomon::dtype_of(dtype));
       },
-      nb::sig("def rotary_table(frequencies: Frequencies | RotarySpec, positions: object, dtype: str = 'f32', numerics: str = 'exact') -> "
-              "RotaryTable"),
-      "frequencies"_a, "positions"_a, "dtype"_a = "f32", "numerics"_a = "exact",
+      nb::sig("def rotary_table(frequencies: Frequencies | RotarySpec, positions: object, dtype: str = 'f32', numerics: str | None = None) "
+              "-> RotaryTable"),
+      "frequencies"_a, "positions"_a, "dtype"_a = "f32", "numerics"_a = nb::none(),
       "cos and sin at positions (a range, a Packed, an int32, int64 or float64 array, or a list of numbers within ±2^33; for several axes "
       "one list "
       "for each, as (axes, P)). dtype 'f64', 'f32', "
       "'bf16' or "
-      "'f16'. numerics counts only when a RotarySpec is given. Raises Error.");
+      "'f16'. numerics: those a RotarySpec is run with, 'exact' when None; Frequencies have their own. Raises Error.");
+}
+
+void bind_embedding_table(nb::module_& module) {
+  nb::class_<gnomon::EmbeddingTable>(module, "EmbeddingTable", "Rows of an absolute encoding, rounded once.")
+      .def_prop_ro(
+          "rows",
+          [](nb::handle_t<gnomon::EmbeddingTable> self) {
+            const auto& table = nb::cast<const gnomon::EmbeddingTable&>(self);
+            return matrix(table.dtype, table.rows.data(), table.positions, static_cast<std::size_t>(table.spec.width), self);
+          },
+          "(positions, width), read-only; bf16 comes as uint16.")
+      .def_ro("spec", &gnomon::EmbeddingTable::spec)
+      .def_prop_ro("numerics", [](const gnomon::EmbeddingTable& self) { return std::string(gnomon::name_of(self.numerics)); })
+      .def_prop_ro("dtype", [](const gnomon::EmbeddingTable& self) { return std::string(gnomon::name_of(self.dtype)); });
+
+  module.def(
+      "embedding_table",
+      [](const gnomon::AbsoluteSpec& spec, nb::handle positions, std::string_view dtype, std::string_view numerics) {
+        const auto held = positions_of("positions", positions);
+        const nb::gil_scoped_release without_the_interpreter;
+        return gnomon::embedding_table(spec, held.view, gnomon::dtype_of(dtype), gnomon::numerics_of(numerics));
+      },
+      "spec"_a, "positions"_a, "dtype"_a = "f32", "numerics"_a = "exact",
+      "Rows of an AbsoluteSpec at positions, as for rotary_table. numerics 'hf': as transformers makes them. Raises Error.");
+}
+
+}  // namespace
+
+void bind_numbers(nb::module_& module) {
+  bind_packed(module);
+  bind_frequencies(module);
+  bind_rotary_table(module);
+  bind_embedding_table(module);
 }

@@ -11,29 +11,6 @@ namespace {
 
 using gnomon::PositionIds, gnomon::TokenCount;
 
-/// An array of whole numbers, whatever integer type it has; reals are refused, not truncated.
-struct WholeArray {
-  std::vector<std::int64_t> values;
-  std::vector<std::int64_t> shape;
-};
-
-WholeArray whole_array(std::string_view name, nb::handle object, std::size_t axes) {
-  const nb::module_ numpy = nb::module_::import_("numpy");
-  nb::object array = numpy.attr("asarray")(object);
-  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
-  const auto number = nb::cast<std::size_t>(array.attr("size"));
-  if (number > 0 && kind != "b" && kind != "i" && kind != "u")
-    refuse(fmt::format("{}: expected whole numbers, got dtype kind {}", name, kind));
-  if (nb::cast<std::size_t>(array.attr("ndim")) != axes) {
-    refuse(fmt::format("{}: expected {} axes, got {}", name, axes, nb::cast<std::size_t>(array.attr("ndim"))));
-  }
-  array = numpy.attr("ascontiguousarray")(array, "dtype"_a = "int64");
-  const auto view = nb::cast<nb::ndarray<const std::int64_t, nb::c_contig, nb::device::cpu>>(array);
-  WholeArray result{{view.data(), view.data() + number}, {}};
-  for (std::size_t axis = 0; axis < axes; axis++) result.shape.push_back(static_cast<std::int64_t>(view.shape(axis)));
-  return result;
-}
-
 nb::object numpy_array(std::vector<std::int64_t> values, const std::vector<std::size_t>& shape) {
   auto* kept = new std::vector<std::int64_t>(std::move(values));
   nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<std::int64_t>*>(pointer); });
@@ -168,7 +145,7 @@ void bind_text(nb::module_& module) {
       "Documents one after the other, padded on the right, as a TextBatch. Raises Error.");
   module.def(
       "cu_seqlens", [](const std::vector<std::int64_t>& lengths) { return gnomon::cu_seqlens(counts(lengths)); }, "lengths"_a,
-      "Where each document begins, and where the last one ends. Raises Error.");
+      "A list of documents + 1 integers of 32 bits: where each document begins, and where the last one ends. Raises Error.");
 }
 
 void bind_cache(nb::module_& module) {
@@ -204,7 +181,7 @@ void bind_cache(nb::module_& module) {
           [](ContextParallel* self, std::vector<std::int32_t> cu_seqlens, std::int64_t ranks, std::int64_t rank) {
             new (self) ContextParallel{std::move(cu_seqlens), ranks, rank};
           },
-          "cu_seqlens"_a, nb::kw_only(), "ranks"_a, "rank"_a)
+          "cu_seqlens"_a, nb::kw_only(), "ranks"_a, "rank"_a, "cu_seqlens: 32-bit integers (documents + 1), as cu_seqlens() gives them.")
       .def(
           "packed_tokens",
           [](const ContextParallel& self) {

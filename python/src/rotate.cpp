@@ -51,10 +51,11 @@ nb::object rotate(nb::object x, nb::handle frequencies, nb::handle positions, nb
   if (nb::isinstance<gnomon::RotaryTable>(frequencies)) {
     rotation = gnomon::Rotation(*nb::inst_ptr<gnomon::RotaryTable>(frequencies));
   } else {
-    rotation = gnomon::Rotation(numbers.emplace(frequencies, "exact").get());
+    rotation = gnomon::Rotation(numbers.emplace(frequencies).get());
   }
-  const auto held = positions_of(positions);
+  const auto held = positions_of("positions", positions);
   const Call call(x, out, side, dtype);
+  check_stated(dtype, {call.operands[0].x.dtype});
   const auto executor = executor_of(threads);
   const gnomon::RotateOptions options{enum_argument<gnomon::Direction>("direction", direction), positions_per_head, executor.get()};
   {
@@ -69,7 +70,7 @@ template <class Array>
 gnomon::TableView table_of(const Array& cos, const Array& sin, const std::optional<std::string>& stated) {
   for (const auto* part : {&cos, &sin}) {
     if (part->ndim() != 2) refuse(fmt::format("cos and sin: expected (rows, pairs), got {} axes", part->ndim()));
-    if (part->shape(1) > 1 && part->stride(1) != 1) refuse("cos and sin: expected a contiguous last axis");
+    if (!has_contiguous_rows(*part)) refuse("cos and sin: expected a contiguous last axis");
   }
   if (cos.shape(0) != sin.shape(0) || cos.shape(1) != sin.shape(1) || cos.dtype() != sin.dtype() || cos.stride(0) != sin.stride(0)) {
     refuse(fmt::format("sin: expected the shape, strides and dtype of cos ({}, {}), got ({}, {})", cos.shape(0), cos.shape(1), sin.shape(0),
@@ -90,6 +91,7 @@ nb::object rotate_with(nb::object x, nb::handle cos, nb::handle sin, nb::handle 
   const Call call(x, out, "query", dtype);
   gnomon::Rotation rotation;
   rotation.table = table_of(cosine, sine, dtype);
+  check_stated(dtype, {call.operands[0].x.dtype, rotation.table->dtype});
   rotation.head_dim = static_cast<int>(std::clamp<std::int64_t>(call.operands[0].x.shape[3], 0, gnomon::widest_head));
   rotation.rotary_offset = rotary_offset;
   rotation.layout = enum_argument<gnomon::PairLayout>("layout", layout);
@@ -97,10 +99,14 @@ nb::object rotate_with(nb::object x, nb::handle cos, nb::handle sin, nb::handle 
   if (rows.is_none()) {
     held.view = gnomon::Range{0, rotation.table->rows};
   } else {
-    held = positions_of(rows);
+    held = positions_of("rows", rows);
   }
   const auto executor = executor_of(threads);
-  gnomon::rotate(call.operands, rotation, held.view, {enum_argument<gnomon::Direction>("direction", direction), false, executor.get()});
+  const gnomon::RotateOptions options{enum_argument<gnomon::Direction>("direction", direction), false, executor.get()};
+  {
+    const nb::gil_scoped_release without_the_interpreter;
+    gnomon::rotate(call.operands, rotation, held.view, options);
+  }
   return out.is_none() ? x : out;
 }
 

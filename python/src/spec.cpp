@@ -109,11 +109,11 @@ Rule construct(const nb::kwargs& keywords) {
       from_python(field.name, nb::object(keywords[name.c_str()]), rule.*field.member);
       used++;
     } else if (field.required) {
-      throw nb::type_error(keep(fmt::format("{}: missing keyword argument of rule {}", field.name, Rule::name)));
+      throw nb::type_error(fmt::format("{}: missing keyword argument of rule {}", field.name, Rule::name).c_str());
     }
   });
   if (used != keywords.size())
-    throw nb::type_error(keep(fmt::format("rule {}: unknown keyword; its signature is {}", Rule::name, signature<Rule>())));
+    throw nb::type_error(fmt::format("rule {}: unknown keyword; its signature is {}", Rule::name, signature<Rule>()).c_str());
   return rule;
 }
 
@@ -185,9 +185,20 @@ nb::dict rule_dict(const gnomon::RuleInfo& info) {
   return result;
 }
 
-}  // namespace
+/// The numbers of the paper, which need not be typed in.
+void bind_of_heads(nb::class_<gnomon::bias::Alibi>& type) {
+  type.def_static(
+      "of_heads",
+      [](std::int64_t heads, double bias_max, bool symmetric) {
+        if (heads < 1) throw gnomon::Error(gnomon::ErrorCode::invalid_argument, fmt::format("heads: expected at least 1, got {}", heads));
+        return gnomon::bias::Alibi::of_heads(heads, bias_max, symmetric);
+      },
+      "heads"_a, nb::kw_only(), "bias_max"_a = 8.0, "symmetric"_a = false,
+      "With the slopes of the paper for so many heads, as its authors' code continues them beyond a power of two. bias_max: 8 in the "
+      "paper; MPT can state another one. Raises Error.");
+}
 
-void bind_spec(nb::module_& module) {
+void bind_rules(nb::module_& module) {
   nb::module_ rotary = module.def_submodule("rotary", "Rotary rules: one class each, with the fields of its JSON.");
   gnomon::for_each_rotary_rule([&]<class Rule>(const Rule&) { bind_rule<Rule>(rotary); });
   nb::module_ absolute = module.def_submodule("absolute", "Absolute rules: one class each, with the fields of its JSON.");
@@ -196,10 +207,13 @@ void bind_spec(nb::module_& module) {
   gnomon::for_each_bias_rule([&]<class Rule>(const Rule&) {
     auto type = bind_rule<Rule>(bias);
     type.def("to_json", [](const Rule& rule) { return gnomon::to_json(rule); }, "Canonical JSON: one flat, self-contained object.");
+    if constexpr (std::is_same_v<Rule, gnomon::bias::Alibi>) bind_of_heads(type);
     make_picklable(type, [](const std::string& state) { return std::get<Rule>(gnomon::bias_from_json(state)); });
   });
   bias.def("from_json", &gnomon::bias_from_json, "text"_a, "Reads the canonical JSON of a bias rule, strictly. Raises Error.");
+}
 
+void bind_rotary_spec(nb::module_& module) {
   nb::class_<RotarySpec> rotary_spec(module, "RotarySpec",
                                      "A rotary position embedding: the rule that gives the frequencies, and where they are applied.");
   make_picklable(rotary_spec, gnomon::rotary_from_json);
@@ -246,7 +260,9 @@ void bind_spec(nb::module_& module) {
       .def(
           "__eq__", [](const RotarySpec& a, const RotarySpec& b) { return a == b; }, nb::is_operator())
       .def("__repr__", [](const RotarySpec& spec) { return fmt::format("gnomon.RotarySpec.from_json('{}')", gnomon::to_json(spec)); });
+}
 
+void bind_absolute_spec(nb::module_& module) {
   nb::class_<AbsoluteSpec> absolute_spec(module, "AbsoluteSpec", "An absolute position embedding: rows of a width added to the input.");
   make_picklable(absolute_spec, gnomon::absolute_from_json);
   absolute_spec
@@ -266,7 +282,14 @@ void bind_spec(nb::module_& module) {
       .def(
           "__eq__", [](const AbsoluteSpec& a, const AbsoluteSpec& b) { return a == b; }, nb::is_operator())
       .def("__repr__", [](const AbsoluteSpec& spec) { return fmt::format("gnomon.AbsoluteSpec.from_json('{}')", gnomon::to_json(spec)); });
+}
 
+}  // namespace
+
+void bind_spec(nb::module_& module) {
+  bind_rules(module);
+  bind_rotary_spec(module);
+  bind_absolute_spec(module);
   module.def(
       "list_rules",
       [] {

@@ -203,9 +203,11 @@ def test_intervals_are_shown_and_can_be_given():
         ({"bias": "alibi"}, "bias: expected a SlopeBias"),
         ({"mask": gnomon.key_intervals(QUERIES, KEYS + 1)}, "mask: expected intervals for 5 queries and 9 keys"),
         ({"mask_tensor": numpy.zeros((3, KEYS), numpy.float32)}, "mask_tensor: expected an axis of 5 or 1"),
-        ({"mask_tensor": numpy.zeros(KEYS, numpy.int64)}, "mask_tensor: expected bool, or float32"),
+        ({"mask_tensor": numpy.zeros(KEYS, numpy.int64)}, "mask_tensor: expected bool, or float32 .* got int64"),
+        ({"dtype": "bf16"}, "dtype: expected none, or that of an array, got bf16 beside f32"),
         ({"sink_logits": [1.0]}, "sink_logits: expected 4 numbers"),
         ({"rotate_keys": 3}, "rotate_keys: expected a pair"),
+        ({"log_sum_exp": numpy.zeros((2, HEADS, QUERIES))}, "log_sum_exp: expected a writable, .* got a float64 array of shape"),
         ({"log_sum_exp": numpy.zeros((2, HEADS, 3), numpy.float32)}, "log_sum_exp: expected shape"),
     ],
 )
@@ -222,5 +224,9 @@ def test_intervals_that_cannot_be():
         gnomon.attention(*inputs(), mask=beyond)
     with pytest.raises(gnomon.Error, match="end: expected the shape of begin"):
         gnomon.KeyIntervals(rows, rows[:, 1:].copy(), rows, rows, keys=KEYS)
+    for words in ({"causal": True}, {"window": 3}):
+        for sides in ({"left": 1}, {"right": 0}):
+            with pytest.raises(gnomon.Error, match="left, right: expected without causal and window"):
+                gnomon.key_intervals(QUERIES, KEYS, **words, **sides)
     with pytest.raises(gnomon.Error, match="window: expected at least 1"):
         gnomon.key_intervals(QUERIES, KEYS, window=0)

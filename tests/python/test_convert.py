@@ -484,6 +484,22 @@ def test_real_models_in_every_dialect():
     assert converted > 25
 
 
+def test_a_path_is_read(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "rope_theta": 5e5})
+    )
+    model = gnomon.read_model(path)
+    for source in (path, str(path), path.parent):
+        assert gnomon.convert(source, "vllm").to_json() == gnomon.convert(model, "vllm").to_json()
+        assert gnomon.golden(source).spec == gnomon.golden(model).spec == model.rotary()
+    assert (gnomon.golden(path).source, gnomon.golden(model).source, gnomon.golden(model.rotary()).source) == (str(path), str(path), "")
+    with pytest.raises(gnomon.Error, match="no-such-file"):
+        gnomon.convert(tmp_path / "no-such-file", "vllm")
+    with pytest.raises(gnomon.Error, match="no-such-file"):
+        gnomon.golden(tmp_path / "no-such-file")
+
+
 def test_what_cannot_be_converted_is_refused(tmp_path):
     with pytest.raises(gnomon.Error, match=r"transformers \| transformers-v4"):
         gnomon.convert(GPT_OSS, "tensorrt")

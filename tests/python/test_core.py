@@ -4,6 +4,8 @@
 import copy
 import importlib.resources
 import json
+import os
+import pathlib
 import pickle
 
 import mpmath
@@ -107,19 +109,28 @@ def read_only():
 @pytest.mark.parametrize(
     ("x", "positions", "named", "message"),
     [
-        (read_only(), range(5), {}, "x: expected a writable array"),
+        (read_only(), range(5), {}, "x: expected a writable array .* got a read-only float32 array"),
         (sample().tolist(), range(5), {}, "x: expected a writable array .* got <class 'list'>"),
-        (sample("int32"), range(5), {}, "x: expected float64, float32"),
+        (sample("int32"), range(5), {}, 'x: expected float64, float32, float16, bfloat16, or uint16 with dtype="bf16", got int32'),
+        (sample("complex64"), range(5), {}, "x: expected float64, .* got complex64"),
+        (sample().astype(">f4"), range(5), {}, r"x: expected a writable array .* got a big-endian float32 array of shape \(2, 3, 5, 8\)"),
+        (sample(), range(5), {"out": sample().astype(">f4")}, "out: expected a writable array .* got a big-endian float32 array"),
+        (sample(), np.arange(5, dtype=">i8"), {}, "positions: expected a range, .* got a big-endian int64 array"),
+        (sample(), range(5), {"dtype": "bf16"}, "dtype: expected none, or that of an array, got bf16 beside f32"),
+        (sample(), range(5), {"dtype": "half"}, r"dtype: expected f64 \| f32"),
         (sample(shape=(3, 5, 8)), range(5), {}, "x: expected 4 axes"),
         (sample(shape=(2, 3, 5, 6)), range(5), {}, r"x: expected shape \(B, H, T, 8\)"),
         (sample(shape=(2, 3, 5, 16))[..., ::2], range(5), {}, "x: expected a contiguous last axis"),
         (sample(), range(4), {}, "positions: expected 5 .* or 10 .* got 4"),
-        (sample(), np.arange(5, dtype=np.float32), {}, "positions are never cast"),
-        (sample(), np.arange(5, dtype=np.int16), {}, "positions are never cast"),
+        (sample(), np.arange(5, dtype=np.float32), {}, "got one of float32; positions are never cast"),
+        (sample(), np.arange(5, dtype=np.int16), {}, "got one of int16; positions are never cast"),
         (sample(), "01234", {}, "positions: expected a range"),
         (sample(), [0, 1, 2, 3, "4"], {}, "positions: expected a range"),
         (sample(), [0, 1, 2, 3, float("nan")], {}, r"positions\[4\]: expected a number within ±2\^33, got nan"),
         (sample(), [0, 1, 2, 3, 2**33 + 1], {}, r"positions\[4\]: expected a number within ±2\^33"),
+        (sample(), [0, 1, 2, 3, 2**70], {}, rf"positions\[4\]: expected a number within ±2\^33, got {2**70}"),
+        (sample(), [0.5, 1, 2, 3, -(2**2000)], {}, r"positions\[4\]: expected a number within ±2\^33, got -"),
+        (sample(), range(2**70, 2**70 + 5), {}, rf"positions.start: expected a number within ±2\^33, got {2**70}"),
         (sample(), range(5), {"direction": "back"}, "direction: expected forward | transposed"),
         (sample(), range(5), {"out": sample("float64")}, r"out: expected the dtype of x \(f32\), got f64"),
         (sample(), range(5), {"out": sample(shape=(1, 3, 5, 8))}, "out: expected the shape of x"),
@@ -155,6 +166,60 @@ def test_tables_are_rounded_once():
     assert gnomon.rotary_table(SPEC, [131071], dtype="bf16").cos.dtype == np.uint16
     with pytest.raises(ValueError, match="read-only"):
         table.cos[0, 0] = 1
+
+
+def test_numerics_of_a_table_are_those_of_its_frequencies_or_exact():
+    of_hf = gnomon.frequencies(SPEC, "hf")
+    made = [gnomon.rotary_table(SPEC, [9]), gnomon.rotary_table(SPEC, [9], numerics="hf"), gnomon.rotary_table(of_hf, [9])]
+    assert [table.numerics for table in made] == ["exact", "hf", "hf"]
+    assert gnomon.rotary_table(of_hf, [9], numerics="hf").numerics == "hf"
+
+
+def test_a_given_table_may_be_of_16_bits_where_x_is_not():
+    cos, sin = (np.full((5, 4), bits, "uint16") for bits in (0, 0x3F80))  # 0 and 1 in bfloat16: a quarter turn
+    x = sample()
+    np.testing.assert_array_equal(gnomon.rotate_with(x.copy(), cos, sin, dtype="bf16"), np.concatenate((-x[..., 4:], x[..., :4]), -1))
+
+
+def test_arrays_without_elements_are_taken():
+    rows = sample(shape=(3, 8))
+    for empty in (sample(shape=(2, 0, 8)), sample(shape=(0, 3, 8)), sample(shape=(0, 8))):
+        tokens = range(empty.shape[-2])
+        assert gnomon.add_positions(empty, rows, tokens) is empty
+        assert gnomon.embed_tokens(np.zeros(empty.shape[:-1], "int64"), rows, rows, tokens, out=empty) is empty
+        assert (gnomon.scatter_add_rows(empty, tokens, rows.copy()) == rows).all()
+        assert gnomon.convert_layout(empty, SPEC, to="interleaved", axis=-1) is empty
+    assert gnomon.add_positions(sample(shape=(0, 8)), sample(shape=(0, 8)), []).shape == (0, 8)
+    nothing = sample(shape=(1, 2, 0, 8))
+    assert gnomon.rotate(nothing, SPEC, []) is nothing
+    assert gnomon.rotate_with(nothing, sample(shape=(0, 4)), sample(shape=(0, 4))) is nothing
+
+
+def test_refused_keywords_cost_no_memory():
+    def refuse(times):
+        for _ in range(times):
+            with pytest.raises(TypeError, match="factor: missing"):
+                Yarn()
+            with pytest.raises(TypeError, match="unknown keyword"):
+                Yarn(factor=2, original_max_position_embeddings=4, no_such_keyword=1)
+
+    def resident():
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    refuse(1000)
+    before = resident()
+    refuse(20_000)
+    assert resident() - before < 2**20  # what was kept of a message once: 100 bytes and more, 4 MB here
+
+
+def test_slopes_of_alibi_from_the_number_of_heads():
+    # Press et al. 2022, section 3: eight heads have 1/2 to 1/256, "for 16 heads interpolated": every other one of these goes on where 12 are asked.
+    assert gnomon.bias.Alibi.of_heads(8).slopes == [2.0**-h for h in range(1, 9)]
+    twelve = [2.0**-h for h in range(1, 9)] + [2.0**-h for h in (0.5, 1.5, 2.5, 3.5)]
+    assert gnomon.bias.Alibi.of_heads(12).slopes == pytest.approx(twelve, rel=1e-15)
+    mpt = gnomon.bias.Alibi.of_heads(8, bias_max=16, symmetric=True)
+    assert (mpt.heads, mpt.symmetric, mpt.slopes) == (8, True, [4.0**-h for h in range(1, 9)])
+    assert mpt == gnomon.bias.Alibi(heads=8, slopes=mpt.slopes, symmetric=True)
 
 
 def test_views_keep_their_owner_alive():
@@ -208,7 +273,12 @@ def test_json_and_keywords_say_the_same(rule):
         ),
         (lambda: gnomon.frequencies(SPEC, "fast"), gnomon.Error, r"numerics: expected exact \| hf"),
         (lambda: gnomon.frequencies(SPEC, length=0), gnomon.Error, "length: expected at least 1"),
+        (lambda: gnomon.rotary_table(SPEC, [2**70]), gnomon.Error, r"positions\[0\]: expected a number within ±2\^33"),
         (lambda: gnomon.rotary_table(SPEC, range(3), dtype="f8"), gnomon.Error, r"dtype: expected f64 \| f32"),
+        (lambda: gnomon.rotary_table(gnomon.frequencies(SPEC), [0], numerics="fast"), gnomon.Error, r"numerics: expected exact \| hf"),
+        (lambda: gnomon.rotary_table(gnomon.frequencies(SPEC), [0], numerics="hf"), gnomon.Error, "numerics: expected those .* exact, or"),
+        (lambda: gnomon.rotary_table(gnomon.frequencies(SPEC, "hf"), [0], numerics="exact"), gnomon.Error, "expected those .* hf, or"),
+        (lambda: gnomon.bias.Alibi.of_heads(0), gnomon.Error, "heads: expected at least 1, got 0"),
         (lambda: gnomon.read_model("no-such-file"), gnomon.Error, "no-such-file"),
     ],
 )

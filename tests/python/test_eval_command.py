@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `gnomon eval`: its output, its errors, what it leaves behind."""
 
+import io
 import json
 import os
 import re
@@ -110,7 +111,7 @@ def test_ctrl_c_ends_in_130_with_a_result(arguments):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background inherits that it is ignored
     ) as process:
         for line in process.stderr:
-            if "minutes left" in line:  # printed after the first pass
+            if re.search(r"about [1-9]\d* (s|minutes) left", line):  # printed after the first pass
                 process.send_signal(signal.SIGINT)
         result = json.load(process.stdout)
     assert process.returncode == INTERRUPTED
@@ -135,7 +136,7 @@ def test_numerics_of_transformers_are_stated(arguments, capsys):
         (["--tokens", "6000"], r"the text has 5000 tokens, --tokens asks for 6000"),
         (["--text", "/nowhere.txt"], r"/nowhere.txt: cannot be read: No such file"),
         (["--report", "/nowhere/report.html"], r"/nowhere/report.html: cannot be written"),
-        (["--report", "/"], r"expected a file to write, this is a folder"),
+        (["--json=/"], r"expected a file to write, this is a folder"),
         (["--numerics", "hf", "--method", "ntk:2"], r"ntk"),
         (["--task", "passkey"], r"passkey has no room"),
     ],
@@ -170,6 +171,36 @@ def test_a_text_in_another_encoding_is_refused(arguments, tmp_path, capsys):
 def test_json_does_not_swallow_the_model(tiny_model, text, capsys):
     assert main(["--text", text, "--tokens", "20", "--json", str(tiny_model("llama"))]) == 0
     assert json.loads(capsys.readouterr().out)["tokens"] == 20
+
+
+def test_without_arguments_the_usage_is_shown(capsys):
+    with pytest.raises(SystemExit) as left:
+        main([])
+    assert left.value.code == 2
+    assert re.match(
+        r"usage: gnomon eval MODEL --text FILE [^\0]*the following arguments are required: MODEL, --text", capsys.readouterr().err
+    )
+
+
+def test_a_report_is_named_for_what_it_is(arguments, tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([*arguments, "--report", str(tmp_path / "report.pdf")])
+    assert left.value.code == 2
+    assert "--report: expected a name that ends in .html or .htm, got" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("passes", "left"), [(2, "about 1 s left"), (61, "about 60 s left"), (241, "about 4 minutes left"), (1, "")])
+def test_the_time_left_is_told_in_a_unit_that_shows_it(monkeypatch, passes, left):
+    from rich.console import Console
+
+    from gnomon.eval import progress
+
+    out, clock = io.StringIO(), iter([10.0, 11.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock, 11.0))
+    with progress.Bars(["none"], Console(file=out)) as bars:
+        bars.begin("none", passes)
+        bars.advance(1, "")
+    assert out.getvalue().strip() == left
 
 
 def test_a_full_disk_leaves_nothing_behind(arguments, tmp_path):

@@ -30,12 +30,18 @@ def test_shift_for_all_each_sequence_and_each_token(k):
     assert near(keys, rotated(k, SPEC, range(7, 27)))
     assert not near(keys, rotated(k, SPEC, range(20)))
     assert not near(rotated(rotated(k, SPEC, range(20)), SPEC, [7] * 20), keys), "the magnitude twice"
-    gnomon.shift_keys(keys, SPEC, [-7, 5])
+    gnomon.shift_keys(keys, SPEC, np.array([-7, 5], "int16"))
     assert near(keys[0], rotated(k, SPEC, range(20))[0])
     assert near(keys[1], rotated(k, SPEC, range(12, 32))[1])
     keys = rotated(k, SPEC, range(20))
     gnomon.shift_keys(keys, SPEC, [t // 4 - t for t in range(20)], per_token=True, threads=2)
     assert near(keys, rotated(k, SPEC, [t // 4 for t in range(20)]))
+
+
+def test_the_shift_of_a_token_may_be_real(k):
+    keys = rotated(k, SPEC, range(20))
+    gnomon.shift_keys(keys, SPEC, [0.5] * 20, per_token=True)
+    assert near(keys, rotated(k, SPEC, [t + 0.5 for t in range(20)]))
 
 
 def test_rebase(k):
@@ -83,6 +89,15 @@ def test_bad_input(k):
         (lambda: gnomon.append_tokens(k, k, k.copy(), k.copy(), [0, 1]), "slots"),
         (lambda: gnomon.append_tokens(k, k, k.copy(), k.copy(), [0, 0], frequencies=SPEC), "positions"),
         (lambda: gnomon.append_tokens(k, k, k.copy(), k.copy(), [0, 0], block_table=[9, 0]), "block_table"),
+        (lambda: gnomon.shift_keys(k, SPEC, 0.9), "deltas: expected whole numbers of 64 bits, got 0.9"),
+        (lambda: gnomon.shift_keys(k, SPEC, np.array([1.0, 2.0])), "deltas: expected whole numbers of 64 bits, got 1.0"),
+        (lambda: gnomon.shift_keys(k, SPEC, np.uint64(2**64 - 1)), f"deltas: expected whole numbers of 64 bits, got {2**64 - 1}"),
+        (lambda: gnomon.shift_keys(k, SPEC, 2**70), f"deltas: expected whole numbers of 64 bits, got {2**70}"),
+        (lambda: gnomon.shift_keys(k, SPEC, [2**70] * 20, per_token=True), r"deltas\[0\]: expected a number within ±2\^33"),
+        (lambda: gnomon.append_tokens(k, k, k.copy(), k.copy(), [2.9, 0]), "slots: expected whole numbers of 64 bits, got 2.9"),
+        (lambda: gnomon.append_tokens(k, k, k.copy(), k.copy(), [2**31, 0]), "slots: expected 32-bit numbers"),
+        (lambda: gnomon.append_tokens(k, k, k.copy(), k.copy(), [0, 0], block_table=[[0.5], [1]]), "block_table: expected whole numbers"),
+        (lambda: gnomon.evict_tokens(k, k.copy(), [19.5, 20], 1, 1, SPEC), "lengths: expected whole numbers of 64 bits, got 19.5"),
     ]:
         with pytest.raises(gnomon.Error, match=words):
             call()

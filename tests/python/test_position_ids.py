@@ -37,7 +37,7 @@ def test_padding_and_packing():
     np.testing.assert_array_equal(TextBatch([[0, 1, 1]]).table_rows(offset=2), [[1, 2, 3]])
 
 
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.int32, np.uint8, np.int64])
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.int32, np.uint8, np.int64, np.uint64, object])
 def test_masks_of_any_whole_type(dtype):
     mask = np.array([[0, 1, 1], [1, 1, 0]]).astype(dtype)
     np.testing.assert_array_equal(TextBatch(np.asfortranarray(mask)).ids(), [[0, 0, 1], [0, 1, 0]])
@@ -111,6 +111,7 @@ def test_check():
         (lambda: padded_batch([3], side="top"), "side: expected left | right"),
         (lambda: padded_batch([-1]), "lengths"),
         (lambda: TextBatch([[0.5, 1.0]]), "documents: expected whole numbers"),
+        (lambda: TextBatch(np.full((1, 2), 2**64 - 1, "uint64")), f"documents: expected whole numbers of 64 bits, got {2**64 - 1}"),
         (lambda: TextBatch([0, 1]), "documents: expected 2 axes, got 1"),
         (lambda: padded_batch([3]).check([0, 1, 2]), "ids: expected 2 axes, got 1"),
         (lambda: padded_batch([3]).check([[0.0, 1.0, 2.0]]), "ids: expected whole numbers"),

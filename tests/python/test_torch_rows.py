@@ -114,6 +114,13 @@ def test_first_and_second_derivatives(positions):
         assert torch.equal(forward_ad.unpack_dual(turned).tangent, add(torch.zeros_like(x), table).detach())
 
 
+@pytest.mark.parametrize(("batch", "ids"), [((), (T,)), ((), (1, T)), ((1,), (T,)), ((B,), (T,)), ((B,), (1, T)), ((B,), (B, T))])
+def test_second_derivatives_in_every_form_of_positions(batch, ids):
+    x, table = torch.randn(*batch, T, C, dtype=torch.float64, requires_grad=True), table_of(torch.float64).requires_grad_()
+    positions = torch.randint(0, ROWS, ids)
+    assert torch.autograd.gradgradcheck(lambda x, table: add_positions(x, table, positions), (x, table))
+
+
 @pytest.mark.parametrize("order", [order for order in ORDERS if order != "one text"])
 def test_gradients_against_torch_lookup(order):
     x, table = ORDERS[order](torch.float32).detach().requires_grad_(), table_of().requires_grad_()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gnomon
 
 from . import methods
-from .command import INTERRUPTED, json_without_file, positive, print_whole, undisturbed
+from .command import INTERRUPTED, json_without_file, named, positive, print_whole, undisturbed
 from .errors import UsageError
 from .files import check_writable, write_atomically
 
@@ -216,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--attention", choices=("torch", "gnomon"), default="torch", help="gnomon: its own attention, and where it looks (torch)"
     )
-    parser.add_argument("--report", metavar="FILE.html", help="write a page with pictures")
+    parser.add_argument("--report", type=named(".html", ".htm"), metavar="FILE.html", help="write a page with pictures")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the tasks (0)")
     return parser
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -38,11 +39,21 @@ def print_whole(write: Callable[[], object]) -> None:
 
 def json_without_file(arguments: list[str]) -> list[str]:
     """`--json` alone means stdout. Only a name that ends in .json is its file, so that it cannot swallow MODEL."""
-    following = [*arguments[1:], ""]
     return [
         "--json=-" if argument == "--json" and not (after.endswith(".json") or after == "-") else argument
-        for argument, after in zip(arguments, following, strict=True)
+        for argument, after in itertools.pairwise([*arguments, ""])
     ]
+
+
+def named(*endings: str) -> Callable[[str], str]:
+    """The type of an argument that names a file to be written in the form that its ending says."""
+
+    def check(path: str) -> str:
+        if not path.lower().endswith(endings):
+            raise argparse.ArgumentTypeError(f"expected a name that ends in {' or '.join(endings)}, got {path}")
+        return path
+
+    return check
 
 
 def positive(text: str) -> int:

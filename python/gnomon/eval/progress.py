@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 
@@ -57,7 +58,9 @@ class Bars:
         self._bars.update(self._bars.task_ids[-1], state=state)
         if first and not self._console.is_terminal:
             seconds = (time.monotonic() - self._began) * (self._whole / work - 1)
-            self._console.print(f"about {seconds / 60:.1f} minutes left", highlight=False)
+            if seconds > 0:
+                left = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{math.ceil(seconds)} s"
+                self._console.print(f"about {left} left", highlight=False)
 
     def end(self, result: MethodResult) -> None:
         loss = mean_loss(result.bins(len(result.losses))) if result.losses is not None else None
