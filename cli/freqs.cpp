@@ -15,14 +15,13 @@ namespace {
 struct Options {
   RotarySource source;
   std::string numerics = "exact";
-  std::int64_t length_value = 0;
-  const CLI::Option* length_option = nullptr;
-  std::optional<std::int64_t> length() const { return length_option->count() > 0 ? std::optional(length_value) : std::nullopt; }
+  SequenceLength length;
   bool json = false;
 };
 
-void print_json(Output& out, const Frequencies& result) {
-  out.print("{{\"schema\": 1, \"rotary\": {}, \"numerics\": \"{}\", ", to_json(result.spec), name_of(result.numerics));
+void print_json(Output& out, const Frequencies& result, const SequenceLength& length) {
+  out.print("{{\"schema\": 1, \"rotary\": {}, \"numerics\": \"{}\", \"length\": {}, ", to_json(result.spec), name_of(result.numerics),
+            length.json());
   out.print("\"inv_freq\": {}, \"wavelength\": {}, \"attention_factor\": {}}}\n", json_numbers(result.inv_freq),
             json_numbers(result.wavelength()), json_number(result.attention_factor));
 }
@@ -56,9 +55,9 @@ void print_people(Output& out, const Frequencies& result, std::optional<std::int
 
 int run(const Options& options) {
   const Numerics numerics = numerics_of(options.numerics);
-  const Frequencies result = frequencies(options.source.read(), numerics, options.length());
+  const Frequencies result = frequencies(options.source.read(), numerics, options.length.value());
   Output out;
-  options.json ? print_json(out, result) : print_people(out, result, options.length());
+  options.json ? print_json(out, result, options.length) : print_people(out, result, options.length.value());
   out.finish();
   return 0;
 }
@@ -71,10 +70,7 @@ Verb add_freqs(CLI::App& root) {
   options->source.add_to(*app);
   app->add_option("--numerics", options->numerics, "exact (default), or hf: the float32 steps of the transformers library")
       ->type_name("exact|hf");
-  options->length_option =
-      app->add_option("--length", options->length_value, "Length of the sequence: for rules that depend on it, and to count turns")
-          ->check(integer_problem)
-          ->type_name("N");
+  options->length.add_to(*app, "Length of the sequence: for rules that depend on it, and to count turns");
   app->add_flag("--json", options->json, "Print one JSON object; its numbers read back to the same double");
   app->footer(
       "Examples:\n"

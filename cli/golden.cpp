@@ -2,6 +2,7 @@
 // gnomon golden: the numbers of a rule or a model, written down for any engine to be compared with.
 #include "gnomon/golden.hpp"
 
+#include <algorithm>
 #include <memory>
 
 #include "output.hpp"
@@ -16,10 +17,9 @@ namespace {
 struct Options {
   RotarySource source;
   std::string positions, out;
-  std::int64_t length_value = 0;
-  const CLI::Option *length_option = nullptr, *out_option = nullptr;
+  SequenceLength length;
+  const CLI::Option* out_option = nullptr;
   bool json = false;
-  std::optional<std::int64_t> length() const { return length_option->count() > 0 ? std::optional(length_value) : std::nullopt; }
 };
 
 std::vector<std::int64_t> positions_of(const std::string& text) {
@@ -33,11 +33,12 @@ std::vector<std::int64_t> positions_of(const std::string& text) {
 
 int run(const Options& options) {
   const auto positions = positions_of(options.positions);
-  Golden golden = make_golden(options.source.read(), positions, options.length());
+  Golden golden = make_golden(options.source.read(), positions, options.length.value());
   golden.source = options.source.name();
   const auto out = options.out_option->count() > 0 ? std::make_unique<Output>(options.out) : std::make_unique<Output>();
   out->write(to_json(golden));
   out->finish();
+  options.length.tell_what_lies_beyond(golden.spec, static_cast<double>(*std::max_element(positions.begin(), positions.end())));
   return 0;
 }
 
@@ -49,9 +50,7 @@ Verb add_golden(CLI::App& root) {
   options->source.add_to(*app);
   app->add_option("--positions", options->positions, "START:STOP:STEP as in Python (stop exclusive), or integers with commas")
       ->type_name("P");
-  options->length_option = app->add_option("--length", options->length_value, "Length of the sequence, for rules that depend on it")
-                               ->check(integer_problem)
-                               ->type_name("N");
+  options->length.add_to(*app);
   options->out_option = app->add_option("--out", options->out, "Write to FILE; it appears complete or not at all")->type_name("FILE");
   app->add_flag("--json", options->json, "Print one JSON object, as always");
   app->footer(

@@ -82,6 +82,14 @@ PositionList::PositionList(std::string_view text) {
   validate(all_);
 }
 
+double PositionList::largest() const {
+  if (const auto* range = std::get_if<Range>(&all_)) {
+    const auto last = range->start + static_cast<std::int64_t>(size() - 1) * range->step;
+    return static_cast<double>(std::max(range->start, last));
+  }
+  return *std::max_element(reals_.begin(), reals_.end());
+}
+
 std::vector<std::int64_t> PositionList::integers() const {
   constexpr std::size_t most = std::size_t{1} << 24;
   if (size() > most) throw Misuse(fmt::format("--positions: {} of them; at most {} are taken here", size(), most));

@@ -20,7 +20,7 @@ class PositionList {
   PositionList& operator=(const PositionList&) = delete;
 
   std::size_t size() const { return count(all_); }
-  const Positions& all() const { return all_; }
+  double largest() const;
   /// All of them. Throws Misuse for real ones and for more than 2^24.
   std::vector<std::int64_t> integers() const;
   /// `number` of them from `first` on.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "gnomon/frequencies.hpp"
 #include "output.hpp"
 #include "text.hpp"
 
@@ -108,6 +109,18 @@ RotarySource::Read RotarySource::read_all() const {
   if ((literal || file) && layer()) throw Misuse("--layer: picks a layer of a model, and a rule object was given");
   if (literal) return {read_literal(text()), std::nullopt};
   return file ? Read{read_rule_file(text().substr(1)), std::nullopt} : read_from_model(text(), layer());
+}
+
+void SequenceLength::add_to(CLI::App& app, const std::string& help) {
+  option_ = app.add_option("--length", value_, help)->check(integer_problem)->type_name("N");
+}
+
+void SequenceLength::tell_what_lies_beyond(const RotarySpec& spec, double last) const {
+  if (last < 0) return;
+  const auto needed = static_cast<std::int64_t>(last) + 1;
+  if (frequencies(spec, Numerics::exact, needed).inv_freq == frequencies(spec, Numerics::exact, value()).inv_freq) return;
+  message(fmt::format("note: these are the numbers of {}; a sequence that reaches position {} has others with {} (--length {})",
+                      value() ? fmt::format("a sequence of {}", *value()) : "the trained length", last, rule_name(spec.rule), needed));
 }
 
 }  // namespace gnomon::cli

@@ -2,6 +2,8 @@
 // Where a command takes its rule from: a rule object, a file with one, or a model.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
@@ -43,6 +45,21 @@ class RotarySource {
   // Not an optional: CLI11 takes an empty text for one as "nothing", and that would pass in silence.
   int layer_ = 0;
   const CLI::Option *path_option_ = nullptr, *rotary_option_ = nullptr, *layer_option_ = nullptr;
+};
+
+/// The option --length of verbs that make numbers for a sequence: dynamic and longrope choose theirs by it.
+class SequenceLength {
+ public:
+  void add_to(CLI::App& app, const std::string& help = "Length of the sequence, for rules that depend on it (default: the trained length)");
+  std::optional<std::int64_t> value() const { return option_->count() > 0 ? std::optional(value_) : std::nullopt; }
+  /// As JSON: the number, or null where none was given.
+  std::string json() const { return option_->count() > 0 ? fmt::format("{}", value_) : "null"; }
+  /// A note to standard error when a sequence that reaches position `last` has other numbers than those of this length.
+  void tell_what_lies_beyond(const RotarySpec& spec, double last) const;
+
+ private:
+  std::int64_t value_ = 0;
+  const CLI::Option* option_ = nullptr;
 };
 
 }  // namespace gnomon::cli

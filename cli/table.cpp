@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "output.hpp"
+#include "plan/round.hpp"
 #include "positions.hpp"
 #include "source.hpp"
 #include "text.hpp"
@@ -22,6 +23,7 @@ constexpr std::size_t values_at_once = std::size_t{1} << 20;  // so that memory 
 
 struct Options {
   RotarySource source;
+  SequenceLength length;
   std::string positions, dtype = "f32", numerics = "exact", format, out;
   const CLI::Option* out_option = nullptr;  // an empty name is wrong use, not standard output
   bool to_file() const { return out_option->count() > 0; }
@@ -73,29 +75,12 @@ class Parts {
   std::size_t last_first_ = 0;
 };
 
-double half_to_double(std::uint16_t bits) {
-  const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
-  const double size = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
-  return (bits & 0x8000) != 0 ? -size : size;
-}
-
 /// Entry `index` of a column, widened without loss.
 double entry(const std::vector<std::byte>& column, DType dtype, std::size_t index) {
-  const std::byte* place = column.data() + index * size_of(dtype);
-  const auto load = [place]<class Value>(Value value) {
-    std::memcpy(&value, place, sizeof value);
-    return value;
-  };
-  switch (dtype) {
-    case DType::f64:
-      return load(0.0);
-    case DType::f32:
-      return static_cast<double>(load(0.0F));
-    case DType::bf16:
-      return static_cast<double>(std::bit_cast<float>(std::uint32_t{load(std::uint16_t{0})} << 16));
-    default:
-      return half_to_double(load(std::uint16_t{0}));
-  }
+  return visit_dtype(dtype, [&](auto value) {
+    std::memcpy(&value, column.data() + index * sizeof value, sizeof value);
+    return static_cast<double>(widen(value));
+  });
 }
 
 /// Positions of a part as texts: integers without a point, reals as JSON numbers.
@@ -128,10 +113,11 @@ void write_json_column(Output& out, Parts& parts, Column column) {
   });
 }
 
-void write_json(Output& out, Parts& parts) {
-  out.print("{{\"schema\": 1, \"rotary\": {}, \"numerics\": \"{}\", \"dtype\": \"{}\", \"attention_factor\": {}, \"positions\": [",
-            to_json(parts.frequencies().spec), name_of(parts.frequencies().numerics), name_of(parts.dtype()),
+void write_json(Output& out, Parts& parts, const SequenceLength& length) {
+  out.print("{{\"schema\": 1, \"rotary\": {}, \"numerics\": \"{}\", \"length\": {}, \"dtype\": \"{}\", \"attention_factor\": {}, ",
+            to_json(parts.frequencies().spec), name_of(parts.frequencies().numerics), length.json(), name_of(parts.dtype()),
             json_number(parts.frequencies().attention_factor));
+  out.write("\"positions\": [");
   std::string_view separator;
   parts.each([&](const Positions& part, const RotaryTable&) {
     for (const auto& text : position_texts(part)) {
@@ -219,18 +205,19 @@ int run(const Options& options) {
   const std::string format = format_of(options);
   const DType dtype = dtype_of(options.dtype);
   const PositionList positions(options.positions);
-  const Frequencies result = frequencies(options.source.read(), numerics_of(options.numerics));
+  const Frequencies result = frequencies(options.source.read(), numerics_of(options.numerics), options.length.value());
   check_size(positions.size(), result.inv_freq.size());
   if (format == "npy" && !options.to_file() && on_terminal()) {
     throw Misuse("npy is binary and standard output is a terminal: give --out FILE, or redirect it");
   }
   Parts parts(result, positions, dtype);
   const auto out = options.to_file() ? std::make_unique<Output>(options.out) : std::make_unique<Output>();
-  if (format == "json") write_json(*out, parts);
+  if (format == "json") write_json(*out, parts, options.length);
   if (format == "csv") write_csv(*out, parts);
   if (format == "npy") write_npy(*out, parts);
   out->finish();
   if (format == "npy") tell_what_npy_lacks(parts);
+  options.length.tell_what_lies_beyond(result.spec, positions.largest());
   return 0;
 }
 
@@ -244,6 +231,7 @@ Verb add_table(CLI::App& root) {
                   "START:STOP:STEP as in Python (stop exclusive), or numbers with commas, also real ones")
       ->type_name("P")
       ->required();
+  options->length.add_to(*app);
   app->add_option("--dtype", options->dtype, "Type each value is rounded to, once (default f32)")->type_name("f64|f32|bf16|f16");
   app->add_option("--numerics", options->numerics, "exact (default), or hf: the float32 steps of the transformers library")
       ->type_name("exact|hf");

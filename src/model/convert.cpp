@@ -11,7 +11,10 @@
 #include "gnomon/analysis.hpp"
 #include "gnomon/frequencies.hpp"
 #include "model/dialects/dialect.hpp"
+#include "model/dialects/words.hpp"
 #include "model/families.hpp"
+#include "model/formats.hpp"
+#include "model/gguf_architectures.hpp"
 #include "spec/fields.hpp"
 
 namespace gnomon {
@@ -23,6 +26,7 @@ using files::OrderedJson;
 using files::ReadBack;
 using files::Remarks;
 using files::Request;
+using files::softmax_multiplier;
 
 constexpr double tolerance = 1e-6;  // of a frequency or magnitude: files and flags are float32
 
@@ -73,13 +77,6 @@ struct Asked {
   }
 };
 
-void refuse_doubtful(const Model& model) {
-  for (const auto& doubt : model.doubts) {
-    if (doubt.level == Level::error)
-      throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}: {}", model.path, doubt.code, doubt.message));
-  }
-}
-
 /// What the dialects know of a model beside its layers.
 void describe(const Model& model, Frame& frame) {
   frame.model_type = model.type;
@@ -90,8 +87,8 @@ void describe(const Model& model, Frame& frame) {
   frame.fraction_key = family != nullptr ? family->fraction_key : "partial_rotary_factor";
   if (frame.is_gguf) {
     frame.architecture = model.type;
-  } else if (family != nullptr && !family->architectures.empty()) {
-    frame.architecture = family->architectures.front();
+  } else {
+    frame.architecture = files::gguf_name_of(model.type);
   }
 }
 
@@ -178,6 +175,8 @@ class Comparison {
       }
       const double before = effective_attention_factor(wanted), after = effective_attention_factor(got);
       if (differ(before, after)) add(layer, "attention_factor", fmt::format("{} instead of {}", after, before));
+      if (const double asked = softmax_multiplier(wanted), runs_with = softmax_multiplier(got); differ(asked, runs_with))
+        add(layer, "softmax_scale", fmt::format("yarn multiplies the scale of latent attention by {}, not by {}", runs_with, asked));
       if (wanted.sections != got.sections || wanted.section_order != got.section_order) add(layer, "axes", axes_reason(wanted));
       if (is_xpos(wanted) && !is_xpos(got)) add(layer, "decay", "");
     }
@@ -337,7 +336,7 @@ Dialect dialect_of(std::string_view name) {
 
 Conversion convert(const Model& model, Dialect dialect, const ConvertOptions& options) {
   check_options(dialect, options);
-  refuse_doubtful(model);
+  files::refuse_doubtful(model);
   Asked asked = rotating_layers(model);
   Request& request = asked.request;
   const auto trained = model.original ? model.original : model.declared;

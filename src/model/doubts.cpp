@@ -18,7 +18,21 @@ std::optional<DriftCost> Doubt::cost() const {
 
 namespace files {
 
+namespace {
+
+/// Whether the code says that a key is not there, which is not so where its value could not be read.
+bool says_missing(std::string_view code) { return code.find("-missing") != code.npos || code.ends_with("-not-in-file"); }
+
+}  // namespace
+
 void Doubts::add(DoubtCode code, std::vector<std::string> keys, std::string message) {
+  const auto is_there = [&](const Doubt& doubt) {
+    const auto& unread = doubt.keys.front();
+    return doubt.code == "value-kind" && std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+             return unread == key || (!key.empty() && unread.ends_with("." + key));
+           });
+  };
+  if (says_missing(code.info().code) && std::any_of(doubts_.begin(), doubts_.end(), is_there)) return;
   const bool known = std::any_of(doubts_.begin(), doubts_.end(), [&](const Doubt& doubt) {
     return doubt.code == code.info().code && doubt.keys == keys && doubt.message == message;
   });

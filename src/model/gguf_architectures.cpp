@@ -147,7 +147,90 @@ constexpr GgufArchitecture table[] = {
 };
 // clang-format on
 
+struct OtherName {
+  std::string_view model_type, architecture;
+};
+
+/// Model types that the converter gives another name than their own.
+constexpr OtherName other_names[] = {
+    {"mistral", "llama"},
+    {"mixtral", "llama"},
+    {"internlm3", "llama"},
+    {"llama4_text", "llama4"},
+    {"nemotron-nas", "deci"},
+    {"ministral3", "mistral3"},
+    {"olmo3", "olmo2"},
+    {"granitemoeshared", "granitemoe"},
+    {"granitemoehybrid", "granitehybrid"},
+    {"stablelm_epoch", "stablelm"},
+    {"hunyuan_v1_dense", "hunyuan-dense"},
+    {"hunyuan_v1_moe", "hunyuan-moe"},
+    {"hunyuan_vl_text", "hunyuan_vl"},
+    {"RefinedWeb", "falcon"},
+    {"RefinedWebModel", "falcon"},
+    {"falcon_h1", "falcon-h1"},
+    {"lfm2_moe", "lfm2moe"},
+    {"qwen2_moe", "qwen2moe"},
+    {"qwen2_vl", "qwen2vl"},
+    {"qwen2_vl_text", "qwen2vl"},
+    {"qwen2_5_vl", "qwen2vl"},
+    {"qwen2_5_vl_text", "qwen2vl"},
+    {"qwen2_5_omni_text", "qwen2vl"},
+    {"qwen2_5_omni_thinker", "qwen2vl"},
+    {"qwen3_moe", "qwen3moe"},
+    {"qwen3_next", "qwen3next"},
+    {"qwen3_vl", "qwen3vl"},
+    {"qwen3_vl_text", "qwen3vl"},
+    {"qwen3_vl_moe", "qwen3vlmoe"},
+    {"qwen3_vl_moe_text", "qwen3vlmoe"},
+    {"qwen3_5", "qwen35"},
+    {"qwen3_5_text", "qwen35"},
+    {"qwen3_5_moe", "qwen35moe"},
+    {"qwen3_5_moe_text", "qwen35moe"},
+    {"paddleocr_vl", "paddleocr"},
+    {"paddleocr_vl_text", "paddleocr"},
+    {"phi", "phi2"},
+    {"phi-msft", "phi2"},
+    {"phi3_v", "phi3"},
+    {"phi4mm", "phi3"},
+    {"phi4_multimodal", "phi3"},
+    {"gemma3_text", "gemma3"},
+    {"gemma3n_text", "gemma3n"},
+    {"gemma4_text", "gemma4"},
+    {"deepseek_v2", "deepseek2"},
+    {"deepseek_v3", "deepseek2"},
+    {"deepseek_v32", "deepseek2"},
+    {"kimi_k2", "deepseek2"},
+    {"kimi_k25", "deepseek2"},
+    {"youtu", "deepseek2"},
+    {"glm4_moe_lite", "deepseek2"},
+    {"glm", "chatglm"},
+    {"glm4v", "glm4"},
+    {"glm4_moe", "glm4moe"},
+    {"glm4v_moe", "glm4moe"},
+    {"glm_moe_dsa", "glm-dsa"},
+    {"ernie4_5_text", "ernie4_5"},
+    {"ernie4_5_moe", "ernie4_5-moe"},
+    {"gpt_neox", "gptneox"},
+    {"gpt_oss", "gpt-oss"},
+    {"cohere", "command-r"},
+    {"exaone_moe", "exaone-moe"},
+    {"minimax_m2", "minimax-m2"},
+    {"mimo_v2_flash", "mimo2"},
+    {"bailing_moe", "bailingmoe"},
+    {"modernbert", "modern-bert"},
+    {"nomic_bert", "nomic-bert"},
+};
+
 }  // namespace
+
+std::string_view gguf_name_of(std::string_view model_type) {
+  const auto* found =
+      std::find_if(std::begin(other_names), std::end(other_names), [&](const auto& entry) { return entry.model_type == model_type; });
+  if (found != std::end(other_names)) return found->architecture;
+  const auto* own = gguf_architecture(model_type);
+  return own != nullptr ? own->name : std::string_view();
+}
 
 const GgufArchitecture* gguf_architecture(std::string_view name) {
   const auto* found = std::find_if(std::begin(table), std::end(table), [&](const auto& entry) { return entry.name == name; });

@@ -65,4 +65,7 @@ struct GgufArchitecture {
 /// Null for a name llama.cpp does not have.
 const GgufArchitecture* gguf_architecture(std::string_view name);
 
+/// What llama.cpp's converter calls a model_type of config.json; empty for one that is not known to have a name there.
+std::string_view gguf_name_of(std::string_view model_type);
+
 }  // namespace gnomon::files

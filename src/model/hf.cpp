@@ -85,6 +85,7 @@ class HfReader {
     for (auto& kind : declaration_.kinds) read_latent_scale(kind);
     note_readers(keys_, declaration_, doubts_);
     check_suspected_scaling();
+    check_suspected_base();
     report_leftovers();
     return assemble(std::move(declaration_), doubts_);
   }
@@ -448,6 +449,23 @@ class HfReader {
                                                          {"high_freq_factor", {4, {}}},
                                                          {"original_max_position_embeddings", {8192, {}}}};
                                       }});
+  }
+
+  // A Llama 3 whose base was lost reads as a Llama 2, whose files state none.
+  void check_suspected_base() {
+    if (model().type != "llama" || declaration_.kinds.empty()) return;
+    auto& rotary = declaration_.kinds.front().rotary;
+    if (!rotary || !rotary->theta || rotary->theta->origin.how != "family default") return;
+    const auto vocabulary = keys_.integer("vocab_size");
+    const bool scaled = rotary->type.value == "llama3", large = vocabulary && vocabulary->value >= 128000;
+    if (!scaled && !large) return;
+    const std::string key = keys_.full("rope_theta");
+    doubts_.add(
+        "theta-missing-suspected", {key},
+        fmt::format("{} is not in the file, which has {}: Llama 3 and its successors state 500000, and {} is used", key,
+                    scaled ? "llama3 scaling" : fmt::format("a vocabulary of {}", vocabulary->value), quoted(rotary->theta->value)));
+    rotary->other_readings.push_back(
+        {"theta-missing-suspected", {key}, [](RotaryDeclaration& other) { other.theta = Number{500000, {}}; }});
   }
 
   void report_leftovers() {

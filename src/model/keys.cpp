@@ -22,7 +22,7 @@ struct Kind<double> {
 };
 template <>
 struct Kind<std::int64_t> {
-  static constexpr std::string_view name = "an integer";
+  static constexpr std::string_view name = "an integer within ±2^53";
   static std::optional<std::int64_t> of(const json& value) {
     const auto number = Kind<double>::of(value);
     if (!number || !(std::abs(*number) <= exact_integers) || *number != std::trunc(*number)) return std::nullopt;

@@ -30,6 +30,7 @@ class LitgptReader : FlatReader {
         .length = {"block_size"},
     };
     read_shape(keys_, names, nullptr, declaration_, doubts_);
+    if (keys_.has("rope_local_base_freq")) model().type = "gemma3_text";  // the one family here whose layers have two bases
     read_score();
     declaration_.kinds.resize(2);
     read_layers();

@@ -298,12 +298,21 @@ class Builder {
     result_.origins["rotary.attention_factor"] = origin;
   }
 
+  // The bounds are clamped to 0 and r - 1, one by one, and the upper one may end up below the lower one.
+  void check_ramp(const RotarySpec& spec, const rotary::Yarn& yarn) {
+    const auto bounds = yarn.bounds<ExactArithmetic>(rule_inputs(spec).front());
+    const double low = static_cast<double>(bounds.first), high = static_cast<double>(bounds.second);
+    if (low < spec.rotary_dim / 2) return;
+    doubts_.add("ramp-without-effect", {rotary_.block},
+                high < low
+                    ? "the ramp of yarn begins beyond the last channel, where its clamped bounds change places: every pair is interpolated"
+                    : "the ramp of yarn begins beyond the last pair, so no pair is interpolated");
+  }
+
   void check_yarn(const RotarySpec& spec) {
     const auto* yarn = std::get_if<rotary::Yarn>(&spec.rule);
     if (yarn == nullptr) return;
-    if (static_cast<double>(yarn->bounds<ExactArithmetic>(rule_inputs(spec).front()).first) >= spec.rotary_dim / 2) {
-      doubts_.add("ramp-without-effect", {rotary_.block}, "the ramp of yarn begins beyond the last pair, so no pair is interpolated");
-    }
+    check_ramp(spec, *yarn);
     if (original_is_assumed_ || rotary_.factor_is_null || !declaration_.length) return;
     const double ratio = static_cast<double>(declaration_.length->value) / static_cast<double>(yarn->original_max_position_embeddings);
     if (near(ratio, yarn->factor)) return;

@@ -36,7 +36,7 @@ def freqs(gnomon, *arguments):
 
 def test_the_object_has_the_documented_keys(gnomon):
     got = freqs(gnomon, "--rotary", DEFAULT)
-    assert list(got) == ["schema", "rotary", "numerics", "inv_freq", "wavelength", "attention_factor"]
+    assert list(got) == ["schema", "rotary", "numerics", "length", "inv_freq", "wavelength", "attention_factor"]
     assert got["schema"] == 1
     assert got["numerics"] == "exact"
     assert got["rotary"]["rotary_dim"] == 128

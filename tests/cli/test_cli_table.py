@@ -24,7 +24,7 @@ def as_numbers(array, dtype):
 
 def test_the_object_has_the_documented_keys(gnomon):
     got = table(gnomon, "--rotary", YARN, "--positions", "0:4")
-    assert list(got) == ["schema", "rotary", "numerics", "dtype", "attention_factor", "positions", "cos", "sin"]
+    assert list(got) == ["schema", "rotary", "numerics", "length", "dtype", "attention_factor", "positions", "cos", "sin"]
     assert (got["schema"], got["numerics"], got["dtype"], got["positions"]) == (1, "exact", "f32", [0, 1, 2, 3])
     assert numpy.shape(got["cos"]) == numpy.shape(got["sin"]) == (4, 64)
     assert got["cos"][0] == [1] * 64  # the magnitude stands beside, not inside
@@ -182,6 +182,27 @@ def test_the_name_of_the_file_gives_the_format(gnomon, tmp_path):
         gnomon("table", "--rotary", ONE_PAIR, "--positions", "0", "--out", name, code=0)
     starts = {path.name: path.read_bytes()[:6] for path in tmp_path.iterdir()}
     assert starts == {"a.json": b'{"sche', "a.csv": b"positi", "a.npy": b"\x93NUMPY", "a.txt": b'{"sche'}
+
+
+def test_the_length_chooses_the_numbers_of_rules_that_depend_on_it(gnomon):
+    longrope = rule("longrope", head_dim=4, short_factor=[1.0, 1.0], long_factor=[2.0, 4.0], original_max_position_embeddings=8, factor=4.0)
+    arguments = ["table", "--rotary", longrope, "--positions", "7,8", "--dtype", "f64", "--json"]
+    unsaid = gnomon(*arguments, code=0)
+    assert unsaid.json["length"] is None
+    assert math.isclose(unsaid.json["cos"][0][0], math.cos(7), rel_tol=1e-14)
+    assert "numbers of the trained length" in unsaid.err
+    assert "--length 9" in unsaid.err
+    said = gnomon(*arguments, "--length", 9, code=0)
+    assert said.json["length"] == 9
+    assert math.isclose(said.json["cos"][0][0], math.cos(7 / 2), rel_tol=1e-14)
+    assert said.json["sin"][1][1] == math.sin(8 / 400)
+    assert said.err == ""
+    assert gnomon("table", "--rotary", longrope, "--positions", "0:8", code=0).err == ""
+    assert "--length 9" in gnomon("golden", "--rotary", longrope, "--positions", "8,1", code=0).err
+    assert gnomon("freqs", "--rotary", longrope, "--length", 9, "--json", code=0).json["length"] == 9
+    dynamic = rule("dynamic", head_dim=4, factor=2.0, max_position_embeddings=8)
+    assert "a sequence of 16" in gnomon("table", "--rotary", dynamic, "--positions", "0:33:16", "--length", 16, code=0).err
+    assert gnomon("table", "--rotary", DEFAULT, "--positions", "1e9", code=0).err == ""
 
 
 def test_a_model_with_two_kinds_of_layers(gnomon, refused, gemma3):

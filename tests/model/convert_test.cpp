@@ -2,6 +2,7 @@
 // Conversion: nothing is lost in silence, whatever the rule and the dialect; and GGUF keys as the reader of GGUF files takes them.
 #include "gnomon/convert.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -84,11 +85,11 @@ TEST(Convert, EveryLossHasAReason) {
 }
 
 /// A GGUF file with the keys that were written beside the shape of a small model.
-Model read_written(const Conversion& conversion) {
+Model read_written(const Conversion& conversion, const std::string& name = "llama", std::uint32_t head_dim = 128) {
   GgufWriter writer;
-  writer.text("general.architecture", "llama");
-  writer.u32("llama.block_count", 1).u32("llama.embedding_length", 128);
-  writer.u32("llama.attention.head_count", 1).u32("llama.attention.head_count_kv", 1);
+  writer.text("general.architecture", name);
+  writer.u32(name + ".block_count", 1).u32(name + ".embedding_length", head_dim);
+  writer.u32(name + ".attention.head_count", 1).u32(name + ".attention.head_count_kv", 1);
   for (const auto& entry : json::parse(conversion.setting)) {
     const std::string key = entry["key"], type = entry["type"];
     if (type == "u32") writer.u32(key, entry["value"]);
@@ -125,6 +126,75 @@ TEST(Convert, AMagnitudeOfYarnIsWrittenAsAMultiplier) {
   EXPECT_NEAR(effective_attention_factor(rotary_of(model)), 1, 1e-6);
   spec.attention_factor.reset();
   EXPECT_NEAR(effective_attention_factor(spec), 1.20794415416798, 1e-12);  // without the multiplier
+}
+
+Model deepseek(const json& scaling) {
+  const json widths = {{"qk_nope_head_dim", 128}, {"qk_rope_head_dim", 64}, {"kv_lora_rank", 512}, {"rope_theta", 10000}};
+  json keys = config("deepseek_v3", widths);
+  keys["rope_scaling"] = {{"type", "yarn"}, {"factor", 40}, {"original_max_position_embeddings", 4096}};
+  keys["rope_scaling"].update(scaling);
+  keys["max_position_embeddings"] = 163840;
+  return read(keys);
+}
+
+bool loses(const Conversion& conversion, std::string_view field) {
+  return std::any_of(conversion.losses.begin(), conversion.losses.end(), [&](const Loss& loss) { return loss.field == field; });
+}
+
+// 192^-1/2 times (0.1 * mscale_all_dim * ln 40 + 1)^2, as published for V3 and V2.
+TEST(Convert, TheSoftmaxScaleOfLatentAttentionIsKept) {
+  for (const auto& [mscale, scale] : {std::pair{1.0, 0.13523378}, {0.707, 0.11472139}}) {
+    const Model model = deepseek({{"mscale", mscale}, {"mscale_all_dim", mscale}});
+    ASSERT_NEAR(model.groups.front().spec.softmax_scale, scale, 1e-7);
+    const auto conversion = convert(model, Dialect::gguf);
+    EXPECT_TRUE(conversion.losses.empty());
+    const Model written = read_written(conversion, "deepseek2", 192);
+    EXPECT_NEAR(written.groups.front().spec.softmax_scale, scale, 1e-7) << conversion.text;
+    EXPECT_NEAR(effective_attention_factor(rotary_of(written)), 1, 1e-6) << conversion.text;
+    for (const Dialect dialect : dialects) EXPECT_TRUE(convert(model, dialect).losses.empty()) << to_json(convert(model, dialect));
+  }
+}
+
+// An engine that keeps the model's own rule beside its settings keeps its scale too, which is not that of the rule asked for.
+TEST(Convert, AnotherSoftmaxScaleIsALoss) {
+  const Model model = deepseek({{"mscale", 1}, {"mscale_all_dim", 1}});
+  const ConvertOptions linear{.method = "linear:4", .context = {}};
+  EXPECT_TRUE(loses(convert(model, Dialect::exllama, linear), "softmax_scale"));
+  EXPECT_FALSE(loses(convert(model, Dialect::vllm, linear), "softmax_scale"));
+}
+
+TEST(Convert, KeysOfGgufBeginWithLlamaCppsNameOfTheArchitecture) {
+  const std::pair<const char*, const char*> names[] = {
+      {"llama", "llama"},           {"mistral", "llama"},           {"mixtral", "llama"},      {"qwen2_moe", "qwen2moe"},
+      {"qwen3_moe", "qwen3moe"},    {"qwen3_vl_moe", "qwen3vlmoe"}, {"qwen2_5_vl", "qwen2vl"}, {"olmo3", "olmo2"},
+      {"minimax_m2", "minimax-m2"}, {"modernbert", "modern-bert"}};
+  for (const auto& [type, name] : names) {
+    const auto conversion = convert(read(config(type, {{"rope_theta", 10000}})), Dialect::gguf);
+    EXPECT_TRUE(conversion.text.starts_with(std::string(name) + ".")) << type << "\n" << conversion.text;
+    EXPECT_FALSE(loses(conversion, "architecture")) << type;
+  }
+  const auto unknown = convert(read(config("helium", {{"rope_theta", 10000}})), Dialect::gguf);
+  EXPECT_TRUE(loses(unknown, "architecture"));
+  EXPECT_TRUE(unknown.text.starts_with("<architecture>.")) << unknown.text;
+}
+
+// The one family of LitGPT whose layers have two bases; transformers 4 has a key for the second.
+TEST(Convert, Gemma3OfLitgptIsGemma3) {
+  const Model model = read({{"n_layer", 6},
+                            {"n_head", 4},
+                            {"n_embd", 256},
+                            {"head_size", 64},
+                            {"n_query_groups", 1},
+                            {"block_size", 131072},
+                            {"rope_n_elem", 64},
+                            {"rope_base", 1000000},
+                            {"rope_local_base_freq", 10000},
+                            {"sliding_window_size", 1024},
+                            {"sliding_window_indices", {1, 1, 1, 1, 1, 0}}});
+  const auto conversion = convert(model, Dialect::transformers_v4);
+  EXPECT_TRUE(conversion.losses.empty()) << to_json(conversion);
+  EXPECT_NE(conversion.text.find("rope_local_base_freq"), std::string::npos);
+  EXPECT_TRUE(convert(model, Dialect::gguf).text.starts_with("gemma3."));
 }
 
 TEST(Convert, RefusesDoubtfulModels) {

@@ -170,6 +170,15 @@ TEST(Yarn, ARampBeyondTheLastPairIsDoubted) {  // T15 (c)
   const json block = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}};
   const Model model = llama({{"head_dim", 64}, {"rope_theta", 10.0}, {"max_position_embeddings", 16384}, {"rope_scaling", block}});
   EXPECT_EQ(codes(model), "ramp-without-effect");
+  EXPECT_NE(model.doubts.front().message.find("no pair is interpolated"), std::string::npos);
+}
+
+TEST(Yarn, ARampBeyondTheLastChannelDividesEveryPair) {
+  const json block = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 131072}};
+  const Model model = llama({{"head_dim", 8}, {"rope_theta", 10.0}, {"max_position_embeddings", 524288}, {"rope_scaling", block}});
+  EXPECT_EQ(codes(model), "ramp-without-effect");
+  EXPECT_NE(model.doubts.front().message.find("every pair is interpolated"), std::string::npos);
+  EXPECT_EQ(frequencies(rotary_of(model)).inv_freq.front(), 0.25);
 }
 
 // ── T11: the explicit attention_factor wins ──
@@ -680,6 +689,47 @@ TEST(Families, LayoutKeysAreComparedWithTheFamily) {
 
 TEST(Families, LostLlama3ScalingIsSuspected) {
   EXPECT_EQ(codes(llama({{"rope_theta", 500000}, {"max_position_embeddings", 131072}})), "scaling-missing-suspected");
+}
+
+TEST(Families, ALlama3WithoutItsBaseIsSuspected) {
+  const json scaling = {{"rope_type", "llama3"},
+                        {"factor", 8.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 8192}};
+  const std::string both = "theta-missing-suspected theta-missing-family-default";
+  EXPECT_EQ(codes(llama({{"rope_scaling", scaling}, {"max_position_embeddings", 131072}})), both);
+  EXPECT_EQ(codes(llama({{"rope_theta", nullptr}, {"rope_scaling", scaling}, {"max_position_embeddings", 131072}})), both);
+  const Model model = llama({{"vocab_size", 128256}, {"max_position_embeddings", 8192}});
+  EXPECT_EQ(codes(model), both);
+  EXPECT_EQ(model.worst(), Level::warning);
+  EXPECT_LT(model.doubts.front().cost()->mean_cosine, 0.6);
+  EXPECT_EQ(codes(llama({{"vocab_size", 32000}})), "theta-missing-family-default");
+  EXPECT_EQ(codes(llama({{"vocab_size", 128256}, {"rope_theta", 10000}})), "");
+}
+
+// A value of another kind is not a missing one.
+TEST(Kinds, WhatCannotBeReadIsNotCalledMissing) {
+  EXPECT_EQ(codes(llama({{"rope_theta", "500000"}})), "value-kind");
+  EXPECT_EQ(codes(read(config("qwen2", {{"rope_theta", "500000"}}))), "value-kind");
+  EXPECT_EQ(codes(llama({{"rope_theta", 1e4}, {"rope_scaling", {{"rope_type", "linear"}, {"factor", "8"}}}})), "value-kind");
+  const Model large = llama({{"rope_theta", 1e4}, {"max_position_embeddings", 4611686018427387904}});
+  EXPECT_EQ(large.doubts.front().message, "max_position_embeddings: expected an integer within ±2^53, got 4611686018427387904");
+}
+
+TEST(Shapes, ImagesNeedNotBeSquare) {
+  const auto rows = [](const json& image, const json& patch) {
+    const Model model = read(config("vit", {{"image_size", image}, {"patch_size", patch}}));
+    EXPECT_EQ(codes(model), "");
+    return std::get<absolute::Learned>(model.groups.front().spec.absolute->rule).rows;
+  };
+  EXPECT_EQ(rows(224, 16), 197);
+  EXPECT_EQ(rows({224, 448}, 16), 393);
+  EXPECT_EQ(rows({224, 448}, {16, 32}), 197);
+  const json bad[] = {0, -224, 1048577, {-224, -224}, {224, 0}, {224, 224, 3}, {std::numeric_limits<std::int64_t>::min(), 1}, 8, "224"};
+  for (const auto& image : bad)
+    EXPECT_EQ(codes(read(config("vit", {{"image_size", image}, {"patch_size", 16}}))), "value-invalid") << image;
+  EXPECT_EQ(codes(read(config("beit", {{"image_size", {224, 448}}}))), "value-invalid");
 }
 
 TEST(Shapes, HeadDimComesFromItsKeyOrTheQuotient) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "model/dialects/words.hpp"
+#include "model/gguf_architectures.hpp"
 
 namespace gnomon::files {
 namespace {
@@ -26,7 +27,24 @@ bool sliding_is_unscaled(const Frame& frame) {
 
 bool is_sliding(const LayerFrame& layer) { return layer.type == "sliding_attention"; }
 
-std::string prefix_of(const Frame& frame) { return frame.architecture.empty() ? frame.model_type : frame.architecture; }
+std::string prefix_of(const Frame& frame) { return frame.architecture.empty() ? "<architecture>" : frame.architecture; }
+
+/// Whether llama.cpp's code for the architecture moves the magnitude of mscale_all_dim into the softmax scale.
+bool is_latent(const Frame& frame) {
+  const auto* architecture = gguf_architecture(frame.architecture);
+  return architecture != nullptr && architecture->latent;
+}
+
+/// DeepSeek's files hold a tenth of mscale_all_dim, and their code takes mscale to be the same; others hold it as it is beside an mscale
+/// of 1.
+bool holds_a_tenth(const Frame& frame) { return frame.architecture.starts_with("deepseek"); }
+
+/// Yarn as the key yarn_log_multiplier has it.
+rotary::Yarn with_log_multiplier(rotary::Yarn yarn, const Frame& frame, double all_dim) {
+  yarn.mscale = holds_a_tenth(frame) ? all_dim : 1;
+  yarn.mscale_all_dim = all_dim;
+  return yarn;
+}
 
 /// Builds the list of keys.
 class Writer {
@@ -74,7 +92,15 @@ void write_rule(const Rule&, const RotarySpec& said, Writer& writer) {
   writer.tensor(divisors_tensor, divisors_of(said, std::nullopt));
 }
 
-void write_leading(const RotarySpec& said, Writer& writer) {
+/// What yarn implies for cos and sin in this file, and the key that makes it so.
+double write_log_multiplier(const rotary::Yarn& yarn, const Frame& frame, Writer& writer) {
+  const double all_dim = yarn.mscale_all_dim.value_or(0);
+  if (!is_latent(frame) || all_dim == 0) return rotary::Yarn::magnitude(yarn.factor);
+  writer.number("rope.scaling.yarn_log_multiplier", holds_a_tenth(frame) ? 0.1 * all_dim : all_dim);
+  return with_log_multiplier(yarn, frame, all_dim).attention_factor();
+}
+
+void write_leading(const RotarySpec& said, const Frame& frame, Writer& writer) {
   writer.number("rope.freq_base", said.theta > 0 ? said.theta : usual_theta);
   writer.key("rope.dimension_count", "u32", said.rotary_dim);
   if (!said.sections.empty() && said.sections.size() <= most_sections) {
@@ -83,7 +109,7 @@ void write_leading(const RotarySpec& said, Writer& writer) {
     writer.key("rope.dimension_sections", "array i32", four);
   }
   const auto* yarn = std::get_if<rotary::Yarn>(&said.rule);
-  const double multiplier = effective_attention_factor(said) / (yarn != nullptr ? rotary::Yarn::magnitude(yarn->factor) : 1);
+  const double multiplier = effective_attention_factor(said) / (yarn != nullptr ? write_log_multiplier(*yarn, frame, writer) : 1);
   if (multiplier != 1) writer.number("rope.scaling.attn_factor", multiplier);
   std::visit([&](const auto& rule) { write_rule(rule, said, writer); }, said.rule);
 }
@@ -124,17 +150,19 @@ void write_sliding(const Request& request, const std::vector<RotarySpec>& said, 
 
 OrderedJson write(const Request& request, Remarks& remarks) {
   Writer writer(prefix_of(request.frame));
-  if (request.frame.architecture.empty()) {
-    remarks.note(
-        fmt::format("how llama.cpp names the architecture of {} is not known here; its own name is written", request.frame.model_type));
-  }
   std::vector<RotarySpec> said;
   for (std::size_t layer = 0; layer < request.asked.size(); layer++) {
+    if (request.frame.architecture.empty()) {
+      const auto& type = request.frame.model_type;
+      remarks.lose_certainly(layer, "architecture",
+                             fmt::format("how llama.cpp names the architecture of {} is not known here, and its keys begin with that name",
+                                         type.empty() ? "a file that does not name its model" : type));
+    }
     said.push_back(in_rules_of(engine, request, layer, remarks));
     check(said.back(), layer, remarks);
   }
   if (request.context > 0) writer.key("context_length", "u32", request.context);
-  write_leading(said.front(), writer);
+  write_leading(said.front(), request.frame, writer);
   write_sliding(request, said, writer, remarks);
   return writer.take();
 }
@@ -169,15 +197,18 @@ class Keys {
   OrderedJson values_ = OrderedJson::object();
 };
 
-RotaryRule rule_in(const Keys& keys, std::optional<std::int64_t> context) {
+RotaryRule rule_in(const Keys& keys, const Frame& frame, std::optional<std::int64_t> context) {
   const std::string type = keys.text("rope.scaling.type");
   const auto original = keys.count("rope.scaling.original_context_length", context.value_or(0));
   if (type == "linear") return rotary::Linear{keys.number("rope.scaling.factor", 1)};
   if (type == "yarn") {
-    return rotary::Yarn{.factor = keys.number("rope.scaling.factor", 1),
-                        .original_max_position_embeddings = original,
-                        .beta_fast = keys.number("rope.scaling.yarn_beta_fast", 32),
-                        .beta_slow = keys.number("rope.scaling.yarn_beta_slow", 1)};
+    const rotary::Yarn yarn{.factor = keys.number("rope.scaling.factor", 1),
+                            .original_max_position_embeddings = original,
+                            .beta_fast = keys.number("rope.scaling.yarn_beta_fast", 32),
+                            .beta_slow = keys.number("rope.scaling.yarn_beta_slow", 1)};
+    const double multiplier = keys.number("rope.scaling.yarn_log_multiplier", 0);
+    if (multiplier == 0) return yarn;
+    return with_log_multiplier(yarn, frame, holds_a_tenth(frame) ? multiplier / 0.1F : multiplier);
   }
   if (keys.has(long_tensor)) {  // one of the lists for good
     const auto list = keys.numbers(context.value_or(0) > original ? long_tensor : short_tensor);
@@ -191,7 +222,7 @@ RotarySpec read_layer(const Keys& keys, const Frame& frame, const LayerFrame& la
   const bool sliding = is_sliding(layer) && !is_sliding(frame.layers.front()), scaled = !(sliding && sliding_is_unscaled(frame));
   RotarySpec spec = layer.own;
   spec.attention_factor.reset();
-  spec.rule = scaled ? rule_in(keys, context) : RotaryRule{rotary::Default{}};
+  spec.rule = scaled ? rule_in(keys, frame, context) : RotaryRule{rotary::Default{}};
   spec.theta = keys.number("rope.freq_base", usual_theta);
   if (sliding) spec.theta = keys.number("rope.freq_base_swa", spec.theta);
   spec.rotary_dim = static_cast<int>(keys.count("rope.dimension_count", spec.head_dim));

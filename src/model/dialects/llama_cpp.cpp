@@ -22,7 +22,7 @@ bool is_in_tensors(const RotarySpec& own) {
 /// What yarn with a factor implies: the files of MLA models have mscale_all_dim, others do not.
 double implied_magnitude(double factor, const RotarySpec& own) {
   const auto* yarn = std::get_if<rotary::Yarn>(&own.rule);
-  if (yarn == nullptr || own.rotary_offset == 0) return rotary::Yarn::magnitude(factor);
+  if (yarn == nullptr || !is_latent(own)) return rotary::Yarn::magnitude(factor);
   return rotary::Yarn{.factor = factor, .mscale = yarn->mscale, .mscale_all_dim = yarn->mscale_all_dim}.attention_factor();
 }
 
@@ -148,10 +148,14 @@ RotarySpec read_layer(const Arguments& flags, const Frame& frame, const LayerFra
   double magnitude = flags.number("--yarn-attn-factor", 1);
   if (type != nullptr && *type == "linear") spec.rule = rotary::Linear{factor};
   if (type != nullptr && *type == "yarn") {
-    spec.rule = rotary::Yarn{.factor = factor,
-                             .original_max_position_embeddings = flags.count("--yarn-orig-ctx").value_or(context.value_or(1)),
-                             .beta_fast = flags.number("--yarn-beta-fast", 32),
-                             .beta_slow = flags.number("--yarn-beta-slow", 1)};
+    rotary::Yarn yarn{.factor = factor,
+                      .original_max_position_embeddings = flags.count("--yarn-orig-ctx").value_or(context.value_or(1)),
+                      .beta_fast = flags.number("--yarn-beta-fast", 32),
+                      .beta_slow = flags.number("--yarn-beta-slow", 1)};
+    if (const auto* own = std::get_if<rotary::Yarn>(&layer.own.rule); own != nullptr && is_latent(layer.own)) {
+      yarn.mscale = own->mscale, yarn.mscale_all_dim = own->mscale_all_dim;  // in the file, and no flag states it
+    }
+    spec.rule = yarn;
     magnitude = implied_magnitude(factor, layer.own);
   }
   magnitude *= file_multiplier(frame, layer.own);

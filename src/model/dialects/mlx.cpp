@@ -15,14 +15,16 @@ constexpr std::string_view with_magnitude[] = {"yarn", "longrope"};
 constexpr Engine engine{"mlx-lm", rules};
 
 void write_yarn(const rotary::Yarn& yarn, const RotarySpec& said, OrderedJson& block) {
-  const double asked = effective_attention_factor(said);
-  if (asked == rotary::Yarn::magnitude(yarn.factor)) {
+  // The code of latent attention takes its softmax scale from mscale_all_dim; elsewhere it counts for cos and sin alone.
+  const double asked = effective_attention_factor(said), all_dim = is_latent(said) ? yarn.mscale_all_dim.value_or(0) : 0;
+  if (asked == rotary::Yarn::magnitude(yarn.factor) && all_dim == 0) {
     block.erase("mscale"), block.erase("mscale_all_dim");  // one of them alone means something else here
     return;
   }
   if (yarn.factor > 1) {
-    block["mscale"] = (asked - 1) / (0.1 * std::log(yarn.factor));
-    block["mscale_all_dim"] = 0.0;
+    const double mscale = (asked * rotary::Yarn::magnitude(yarn.factor, all_dim) - 1) / (0.1 * std::log(yarn.factor));
+    block["mscale"] = std::stod(fmt::format("{:.12g}", mscale));  // 1, not 0.9999999999999998
+    block["mscale_all_dim"] = all_dim;
   }
   block["attention_factor"] = asked;
 }
@@ -100,7 +102,10 @@ ReadBack read_version(const OrderedJson& setting, const Frame& frame, bool reads
   ReadBack result;
   for (std::size_t layer = 0; layer < frame.layers.size(); layer++) {
     result.push_back(read_as_config(keys, frame, layer));
-    if (result.back()) result.back() = as_run(*result.back(), context);
+    if (!result.back()) continue;
+    result.back() = as_run(*result.back(), context);
+    if (auto* yarn = std::get_if<rotary::Yarn>(&result.back()->rule); yarn != nullptr && is_latent(*result.back()))
+      yarn->mscale_all_dim = setting["rope_scaling"].value("mscale_all_dim", 0.0);
   }
   return result;
 }

@@ -13,7 +13,7 @@ constexpr std::string_view with_magnitude[] = {"yarn", "longrope"};
 constexpr Engine engine{"vLLM", rules};
 
 /// The classes of MLA models turn yarn into a rule that knows mscale and mscale_all_dim but not truncate.
-bool is_mla(const LayerFrame& layer) { return layer.own.rotary_offset != 0; }
+bool is_mla(const LayerFrame& layer) { return is_latent(layer.own); }
 
 void write_yarn(const rotary::Yarn& yarn, const RotarySpec& said, bool mla, OrderedJson& block) {
   const bool pair = mla && yarn.mscale.value_or(0) != 0 && yarn.mscale_all_dim.value_or(0) != 0;

@@ -52,6 +52,12 @@ std::optional<BaseAndScale> base_and_scale(const RotarySpec& spec, std::optional
   return found;
 }
 
+double softmax_multiplier(const RotarySpec& spec) {
+  const auto* yarn = std::get_if<rotary::Yarn>(&spec.rule);
+  const double all_dim = yarn != nullptr && is_latent(spec) ? yarn->mscale_all_dim.value_or(0) : 0;
+  return all_dim != 0 ? std::pow(rotary::Yarn::magnitude(yarn->factor, all_dim), 2) : 1;
+}
+
 bool depends_on_length(const RotarySpec& spec) {
   return std::holds_alternative<rotary::Dynamic>(spec.rule) || std::holds_alternative<rotary::Longrope>(spec.rule);
 }
@@ -187,8 +193,7 @@ void write_base(const Frame& frame, const RotarySpec& said, OrderedJson& setting
 
 std::optional<RotarySpec> read_as_config(const OrderedJson& keys, const Frame& frame, std::size_t layer) {
   const LayerFrame& framed = frame.layers[layer];
-  const bool slice = framed.own.rotary_offset != 0;  // MLA: the rotated channels are a projection of their own
-  const int width = slice ? framed.own.rotary_dim : framed.own.head_dim;
+  const int width = is_latent(framed.own) ? framed.own.rotary_dim : framed.own.head_dim;
   const auto family = keys.contains(sliding_base) ? "gemma3_text" : "llama";  // the code that reads the key, else any that reads the others
   OrderedJson config = {{"model_type", family},     {"hidden_size", width}, {"num_attention_heads", 1}, {"num_hidden_layers", 1},
                         {"num_key_value_heads", 1}, {"head_dim", width},    {"sliding_window", 4096},   {"layer_types", {framed.type}}};

@@ -26,6 +26,11 @@ struct Engine {
 /// rule changes. Throws Error(unsupported) where there is no base to fall back to.
 RotarySpec in_rules_of(const Engine& engine, const Request& request, std::size_t layer, Remarks& remarks);
 
+/// Latent attention (MLA): the rotated channels are a projection of their own.
+inline bool is_latent(const RotarySpec& spec) { return spec.rotary_offset != 0; }
+/// What yarn multiplies the softmax scale of latent attention by.
+double softmax_multiplier(const RotarySpec& spec);
+
 /// Whether the frequencies depend on the length of the sequence, and why an engine that decides nothing by it loses them.
 bool depends_on_length(const RotarySpec& spec);
 std::string fixed_length_reason(std::string_view engine, const Request& request, std::size_t layer);

@@ -2,6 +2,7 @@
 // Images: plain encoders and the towers of vision-language models. Sources: transformers 5.24, the released files.
 #include <algorithm>
 #include <numbers>
+#include <optional>
 
 #include "model/families.hpp"
 #include "model/hf_context.hpp"
@@ -11,22 +12,43 @@ namespace {
 
 constexpr auto other = Encoding::other;
 
-// A side of the image in patches; sizes are one number or one for each side.
-std::int64_t side(const HfContext& model, std::string_view key, std::int64_t otherwise) {
-  const auto* value = model.keys().find(key);
-  if (value != nullptr && value->is_array() && !value->empty() && value->front().is_number_integer())
-    return value->front().get<std::int64_t>();
-  return model.count({key}, otherwise);
+struct Sides {
+  std::int64_t height, width;
+};
+
+void refuse(HfContext& model, std::string_view key, std::string_view expected) {
+  model.doubts().add("value-invalid", {model.keys().full(key)},
+                     fmt::format("{}: expected {}, got {}", model.keys().full(key), expected, model.keys().find(key)->dump()));
 }
 
-std::int64_t patches_of_side(const HfContext& model, std::int64_t image, std::int64_t patch) {
-  const std::int64_t size = side(model, "patch_size", patch);
-  return size > 0 ? std::min<std::int64_t>(side(model, "image_size", image) / size, 1 << 15) : 0;
+// Height and width: one number, or a list of them.
+std::optional<Sides> sides(HfContext& model, std::string_view key, std::int64_t otherwise) {
+  constexpr double longest = 1 << 20;
+  if (!model.keys().has(key)) return Sides{otherwise, otherwise};
+  const auto& value = *model.keys().find(key);
+  const auto is_side = [](const nlohmann::json& side) {
+    return side.is_number() && side.get<double>() >= 1 && side.get<double>() <= longest && side == std::trunc(side.get<double>());
+  };
+  if (is_side(value)) return Sides{value.get<std::int64_t>(), value.get<std::int64_t>()};
+  if (value.is_array() && value.size() == 2 && is_side(value[0]) && is_side(value[1])) return Sides{value[0], value[1]};
+  refuse(model, key, "a side or two of 1 to 1048576 pixels");
+  return std::nullopt;
+}
+
+// The image in patches.
+std::optional<Sides> patches(HfContext& model, std::int64_t image_size, std::int64_t patch_size) {
+  const auto image = sides(model, "image_size", image_size), patch = sides(model, "patch_size", patch_size);
+  if (!image || !patch) return std::nullopt;
+  const Sides result{image->height / patch->height, image->width / patch->width};
+  if (result.height > 0 && result.width > 0) return result;
+  refuse(model, model.keys().has("patch_size") ? "patch_size" : "image_size", "a patch that fits into the image");
+  return std::nullopt;
 }
 
 void learned_patches(HfContext& model, std::int64_t image, std::int64_t patch, int extra) {
-  const std::int64_t patches = patches_of_side(model, image, patch);
-  model.use_learned(patches * patches + extra, 0, model.keys().derived("image_size, patch_size"));
+  const auto grid = patches(model, image, patch);
+  if (!grid) return;
+  model.use_learned(grid->height * grid->width + extra, 0, model.keys().derived("image_size, patch_size"));
   for (auto& kind : model.declaration().kinds) kind.origins["absolute.rows"] = model.keys().derived("image_size, patch_size");
 }
 
@@ -40,7 +62,10 @@ void clip_text(HfContext& model) { model.use_learned(model.count({"max_position_
 // Biases for every offset of two patches and three for the class token; a table of positions only when asked for.
 void beit(HfContext& model) {
   model.keys().find("relative_position_bias_table_rows");  // follows from the patches
-  const std::int64_t window = patches_of_side(model, 224, 16);
+  const auto grid = patches(model, 224, 16);
+  if (!grid) return;
+  const std::int64_t window = grid->height;
+  if (window != grid->width || window > 1 << 15) return refuse(model, "image_size", "a square of at most 32768 patches a side, for biases");
   model.use_bias(bias::Beit{window, (2 * window - 1) * (2 * window - 1) + 3}, model.keys().derived("image_size, patch_size"));
   if (const auto table = model.keys().boolean("use_absolute_position_embeddings"); table && table->value)
     learned_patches(model, 224, 16, 1);
