@@ -52,7 +52,11 @@ std::int64_t length_of(const Options& options, const RotarySource::Read& read) {
   }
   const bool stated = read.model && (read.model->original || read.model->declared);
   if (!stated) throw Misuse("the length is not known: give --length N, the longest text the rotation is for");
-  return std::min(training_of(*read.model, options.source.layer()).length, longest);
+  const std::int64_t stated_length = training_of(*read.model, options.source.layer()).length;
+  if (stated_length > longest) {
+    message(fmt::format("note: the model is for {} positions; only the first {} are analysed", stated_length, longest));
+  }
+  return std::min(stated_length, longest);
 }
 
 /// "START:STOP", by default all positions of the length.

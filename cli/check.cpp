@@ -11,6 +11,7 @@
 #include "gnomon/model.hpp"
 #include "output.hpp"
 #include "rows.hpp"
+#include "source.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -56,7 +57,7 @@ std::vector<Found> read_all(const std::vector<std::string>& paths) {
   for (const auto& path : paths) {
     if (path.empty()) throw Misuse("check: a path is empty");
     try {
-      found.push_back({path, read_model(path), ""});
+      found.push_back({path, model_at(path), ""});
     } catch (const Error& error) {
       found.push_back({path, std::nullopt, error.what()});
     }
@@ -132,7 +133,8 @@ int run(const Options& options) {
 Verb add_check(CLI::App& root) {
   auto* app = root.add_subcommand("check", "What is missing, contradictory or not understood in models: the doubts alone");
   const auto options = std::make_shared<Options>();
-  app->add_option("PATH", options->paths, "config.json, a folder with one, or a GGUF file; several are checked one after the other")
+  app->add_option("PATH", options->paths,
+                  "config.json, a folder with one, or a GGUF file; several are checked one after the other; - is standard input")
       ->type_name("PATH")
       ->option_text("...")
       ->required();

@@ -8,6 +8,7 @@
 #include "output.hpp"
 #include "positions.hpp"
 #include "rows.hpp"
+#include "source.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -100,9 +101,12 @@ int run(const Options& options) {
   for (const auto* path : {&options.a, &options.b}) {
     if (path->empty()) throw Misuse("compare: a path is empty");
   }
+  if (options.plot_option->count() > 0 && !options.plot.ends_with(".png") && !options.plot.ends_with(".svg")) {
+    throw Misuse(fmt::format("--plot: expected a name that ends in .png or .svg, got \"{}\"", printable(options.plot)));
+  }
   std::vector<std::int64_t> distances;
   if (options.positions_option->count() > 0) distances = PositionList(options.positions).integers();
-  const Comparison comparison = compare(read_model(options.a), read_model(options.b), distances);
+  const Comparison comparison = compare(model_at(options.a), model_at(options.b), distances);
   if (options.plot_option->count() > 0) draw(comparison, options);
   Output out;
   options.json ? out.write(to_json(comparison) + "\n") : print_people(out, comparison);
@@ -115,7 +119,10 @@ int run(const Options& options) {
 Verb add_compare(CLI::App& root) {
   auto* app = root.add_subcommand("compare", "Whether two files declare the same positions, what differs, and how far scores drift");
   const auto options = std::make_shared<Options>();
-  app->add_option("A", options->a, "config.json, a folder with one, or a GGUF file")->type_name("PATH")->option_text(" ")->required();
+  app->add_option("A", options->a, "config.json, a folder with one, or a GGUF file; - is standard input")
+      ->type_name("PATH")
+      ->option_text(" ")
+      ->required();
   app->add_option("B", options->b, "The other one, of any format")->type_name("PATH")->option_text(" ")->required();
   options->positions_option =
       app->add_option("--positions", options->positions, "Distances at which to tell the drift: START:STOP:STEP or numbers with commas");

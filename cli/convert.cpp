@@ -28,7 +28,7 @@ Conversion convert_source(const Options& options, const RotarySource& source) {
   const Dialect dialect = dialect_of(options.to);
   if (const auto path = source.model_path()) {
     if (source.layer()) throw Misuse("--layer: convert writes all layers of a model; a layer alone is a rule, as --rotary '{…}'");
-    return convert(read_model(*path), dialect, options.asked());
+    return convert(model_at(*path), dialect, options.asked());
   }
   return convert(source.read(), dialect, options.asked());
 }

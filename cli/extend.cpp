@@ -22,7 +22,10 @@ struct Options {
 };
 
 Training training_for(const Options& options, const RotarySource::Read& read) {
-  if (options.trained_option->count() > 0) return {read.spec, options.trained, options.trained};
+  if (options.trained_option->count() > 0) {
+    if (options.trained < 7) throw Misuse(fmt::format("--trained-length: expected at least 7, got {}", options.trained));
+    return {read.spec, options.trained, options.trained};
+  }
   const bool stated = read.model && (read.model->original || read.model->declared);
   if (!stated) throw Misuse("the trained length is not known: give --trained-length N");
   return training_of(*read.model, options.source.layer());

@@ -10,23 +10,24 @@
 namespace gnomon::cli {
 namespace {
 
-/// Chunks or ranks that are printed at most.
+/// Chunks or ranks that are printed at most, and ids: each takes some fifty bytes until it is.
 constexpr std::int64_t most_parts = 4096;
+constexpr double most_ids = 1 << 22;
+
+void check_number(std::string_view argument, double ids) {
+  if (ids > most_ids) throw Misuse(fmt::format("{}: {:.0f} position ids; at most {:.0f} are printed", argument, ids, most_ids));
+}
+
+double sum_of(const std::vector<TokenCount>& counts) {
+  double sum = 0;
+  for (const auto count : counts) sum += static_cast<double>(count.value);
+  return sum;
+}
 
 template <class Layout>
 IdPart part_of(std::string title, Layout layout, std::vector<IdExtra> extras = {}) {
   auto ids = position_ids(layout);
   return {std::move(title), std::move(layout), std::move(ids), std::move(extras)};
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const auto end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 std::vector<std::int64_t> whole_list(std::string_view argument, std::string_view text) {
@@ -76,6 +77,9 @@ std::vector<IdExtra> table_rows_extra(const IdOptions& options, const TextBatch&
 }
 
 std::vector<IdPart> build_pad(const IdOptions& options) {
+  double tokens = static_cast<double>(width_in(options).value_or(TokenCount{0}).value);
+  for (const auto count : lengths_in(options)) tokens = std::max(tokens, static_cast<double>(count.value));
+  check_number("LENGTH", tokens * static_cast<double>(options.arguments.size()));
   const auto batch = padded_batch(lengths_in(options), choice<PaddingSide>("--side", options.side), width_in(options));
   auto extras = table_rows_extra(options, batch);
   extras.push_back(states_extra(next_states(batch)));
@@ -83,6 +87,8 @@ std::vector<IdPart> build_pad(const IdOptions& options) {
 }
 
 std::vector<IdPart> build_pack(const IdOptions& options) {
+  const double width = static_cast<double>(width_in(options).value_or(TokenCount{0}).value);
+  check_number("LENGTH", std::max(width, sum_of(lengths_in(options))));
   const auto bounds = cu_seqlens(lengths_in(options));
   const auto batch = packed_row(lengths_in(options), width_in(options));
   auto extras = table_rows_extra(options, batch);
@@ -123,6 +129,7 @@ std::vector<IdPart> build_prefill(const IdOptions& options) {
   const TokenCount size{number_of<std::int64_t>("--chunk", options.chunk)};
   if (size.value > 0 && prompt.value / size.value > most_parts)
     throw Misuse(fmt::format("--chunk: more than {} chunks to print", most_parts));
+  check_number("PROMPT", static_cast<double>(prompt.value));
   for (auto& chunk : prefill_chunks(state, prompt, size)) {
     parts.push_back(step_part(fmt::format("chunk {}", parts.size()), {{std::move(chunk)}}));
   }
@@ -133,6 +140,7 @@ std::vector<IdPart> build_decode(const IdOptions& options) {
   NewTokens added;
   if (!options.tree.empty()) added.parents = whole_list("--tree", options.tree);
   added.tokens = {options.tree.empty() ? number_of<std::int64_t>("--new", options.fresh) : static_cast<std::int64_t>(added.parents.size())};
+  check_number("--new", static_cast<double>(added.tokens.value) * static_cast<double>(options.arguments.size()));
   CacheStep step;
   for (const auto& text : options.arguments) {
     added.state = state_in("SEQUENCE", text);
@@ -142,6 +150,7 @@ std::vector<IdPart> build_decode(const IdOptions& options) {
 }
 
 std::vector<IdPart> build_context_parallel(const IdOptions& options) {
+  check_number("LENGTH", sum_of(lengths_in(options)));
   ContextParallel shard{cu_seqlens(lengths_in(options)), number_of<std::int64_t>("--ranks", options.ranks), 0};
   const bool all = options.rank.empty();
   if (all && shard.ranks > most_parts) throw Misuse(fmt::format("--ranks: more than {} to print; pick one with --rank", most_parts));
@@ -178,6 +187,20 @@ TokenRun run_in(std::string_view text) {
   return kind == "video" ? TokenRun(VideoRun{grid, seconds}) : refuse();
 }
 
+/// Tokens of a row before patches are merged.
+double patches_of(const std::vector<TokenRun>& row) {
+  const auto product = [](const Grid& grid) {
+    return static_cast<double>(grid.t) * static_cast<double>(grid.h) * static_cast<double>(grid.w);
+  };
+  double sum = 0;
+  for (const auto& run : row) {
+    if (const auto* text = std::get_if<TextRun>(&run)) sum += static_cast<double>(text->tokens.value);
+    if (const auto* image = std::get_if<ImageRun>(&run)) sum += product(image->grid);
+    if (const auto* video = std::get_if<VideoRun>(&run)) sum += product(video->grid);
+  }
+  return sum;
+}
+
 VisionModel model_in(const IdOptions& options) {
   VisionModel model{choice<VisionFamily>("--family", options.family), choice<MropeVersion>("--version", options.version)};
   model.spatial_merge = number_of<std::int64_t>("--merge", options.merge);
@@ -196,6 +219,9 @@ std::vector<IdPart> build_mrope(const IdOptions& options) {
       rows.back().push_back(run_in(text));
     }
   }
+  double longest = 0;
+  for (const auto& row : rows) longest = std::max(longest, patches_of(row));
+  check_number("RUN", longest * static_cast<double>(rows.size()));
   const auto batch = vision_batch(model, std::move(rows), choice<PaddingSide>("--side", options.side));
   const auto named = [](const char* name, std::string_view value) { return IdExtra{name, json_quote(value), std::string(value), {}}; };
   return {part_of("", batch,

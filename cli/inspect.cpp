@@ -5,6 +5,7 @@
 #include "gnomon/model.hpp"
 #include "model_text.hpp"
 #include "output.hpp"
+#include "source.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -17,7 +18,7 @@ Verb add_inspect(CLI::App& root) {
   };
   auto* app = root.add_subcommand("inspect", "What a model declares about position, where each value comes from, what is doubtful");
   const auto options = std::make_shared<Options>();
-  app->add_option("PATH", options->path, "config.json, params.json, a GGUF file, or a folder with them")
+  app->add_option("PATH", options->path, "config.json, params.json, a GGUF file, or a folder with them; - is standard input")
       ->type_name("PATH")
       ->option_text(" ")
       ->required();
@@ -29,7 +30,7 @@ Verb add_inspect(CLI::App& root) {
       "  gnomon inspect model.gguf --json");
   return {app, [options] {
             if (options->path.empty()) throw Misuse("inspect: the path is empty");
-            const Model model = read_model(options->path);
+            const Model model = model_at(options->path);
             Output out;
             options->json ? out.write(to_json(model) + "\n") : print_model(out, model);
             out.finish();

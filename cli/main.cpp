@@ -94,10 +94,13 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return print(std::string(version.what()) + "\n");
   } catch (const CLI::ParseError& error) {
-    const auto selected = root.get_subcommands();
-    const std::string verb = selected.empty() ? "" : selected.front()->get_name() + " ";
-    throw Misuse(fmt::format("{}{} (see gnomon {}--help)", verb.empty() ? "" : verb.substr(0, verb.size() - 1) + ": ",
-                             printable(error.what()), verb));
+    std::vector<std::string> words;  // a verb, and one below it: positions pad
+    for (auto selected = root.get_subcommands(); !selected.empty(); selected = selected.front()->get_subcommands()) {
+      words.push_back(selected.front()->get_name());
+    }
+    words.push_back("--help");
+    const std::string place = words.size() > 1 ? words.front() + ": " : "";
+    throw Misuse(fmt::format("{}{} (see gnomon {})", place, printable(error.what()), joined(words, " ")));
   }
   return run_verb(root, verbs);
 }

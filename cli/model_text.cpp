@@ -138,7 +138,7 @@ std::string context_text(const Model& model) {
   std::vector<std::string> parts;
   if (model.declared) parts.push_back(fmt::format("{} declared", *model.declared));
   if (model.derived && model.derived != model.declared) parts.push_back(fmt::format("{} derived from the scaling", *model.derived));
-  if (model.original && model.original != model.declared) parts.push_back(fmt::format("{} trained", *model.original));
+  if (model.original && model.original != model.declared) parts.push_back(fmt::format("{} original", *model.original));
   return parts.empty() ? "not stated" : row_of(parts);
 }
 

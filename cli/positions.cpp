@@ -28,23 +28,14 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const auto end = text.find(separator);
-    parts.push_back(trimmed(text.substr(0, end)));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 [[noreturn]] void refuse(std::string_view text, std::string_view problem) {
   throw Misuse(fmt::format("--positions: expected START:STOP:STEP (stop exclusive) or numbers with commas, got \"{}\": {}",
                            printable(text.substr(0, 80)), problem));
 }
 
 Range range_in(std::string_view text) {
-  const auto parts = split(text, ':');
+  auto parts = split(text, ':');
+  std::transform(parts.begin(), parts.end(), parts.begin(), trimmed);
   if (parts.size() > 3) refuse(text, "more than two colons");
   const auto bound = [&](std::size_t index, std::string_view name, std::int64_t missing) {
     if (index >= parts.size() || parts[index].empty()) return missing;
@@ -65,8 +56,8 @@ PositionList::PositionList(std::string_view text) {
   if (text.find(':') != std::string_view::npos) {
     all_ = range_in(text);
   } else {
-    const auto parts = split(text, ',');
-    for (const auto part : parts) {
+    for (const auto untrimmed : split(text, ',')) {
+      const auto part = trimmed(untrimmed);
       const auto integer = number_in<std::int64_t>(part);
       if (integer) integers_.push_back(*integer);
       const auto real = number_in<double>(part);

@@ -18,16 +18,27 @@ namespace {
 
 constexpr std::size_t largest_rule_file = std::size_t{1} << 20;
 
+/// All of an open file, at most `largest` bytes. Throws Error.
+std::string read_all_of(std::FILE* file, std::size_t largest, std::string_view problem) {
+  std::string text;
+  for (std::size_t read = 1; read > 0 && text.size() <= largest;) {
+    constexpr std::size_t step = std::size_t{1} << 16;
+    const std::size_t before = text.size();
+    text.resize(before + step);
+    read = std::fread(text.data() + before, 1, step, file);
+    text.resize(before + read);
+  }
+  if (std::ferror(file) != 0) throw Error(ErrorCode::io, std::strerror(errno));
+  if (text.size() > largest) throw Error(ErrorCode::malformed, std::string(problem));
+  return text;
+}
+
 std::string read_file(const std::string& name) {
   const bool standard_input = name == "-";
   const auto close = [standard_input](std::FILE* file) { return standard_input ? 0 : std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(standard_input ? stdin : std::fopen(name.c_str(), "rb"), close);
   if (!file) throw Error(ErrorCode::io, std::strerror(errno));
-  std::string text(largest_rule_file + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) throw Error(ErrorCode::io, std::strerror(errno));
-  if (text.size() > largest_rule_file) throw Error(ErrorCode::malformed, "more than 1 MiB: not a rule object (a model's path takes no @)");
-  return text;
+  return read_all_of(file.get(), largest_rule_file, "more than 1 MiB: not a rule object (a model's path takes no @)");
 }
 
 RotarySpec read_rule_file(const std::string& name) {
@@ -67,7 +78,7 @@ RotarySpec rotary_in(const Model& model, std::optional<int> layer) {
 }
 
 RotarySource::Read read_from_model(const std::string& path, std::optional<int> layer) {
-  Model model = read_model(path);
+  Model model = model_at(path);
   RotarySpec spec = rotary_in(model, layer);
   for (const auto& doubt : model.doubts) {
     if (doubt.level == Level::warning) message(fmt::format("warning: {}: {}", printable(doubt.code), printable(doubt.message)));
@@ -76,6 +87,10 @@ RotarySource::Read read_from_model(const std::string& path, std::optional<int> l
 }
 
 }  // namespace
+
+std::string standard_input() { return read_all_of(stdin, std::size_t{64} << 20, "standard input: more than 64 MiB; give a path"); }
+
+Model model_at(const std::string& path) { return path == "-" ? model_from(standard_input(), path) : read_model(path); }
 
 void RotarySource::add_to(CLI::App& app) {
   path_option_ = app.add_option("PATH", path_, "A model: config.json, a folder with one, or a GGUF file; or one of the forms of --rotary")

@@ -12,6 +12,12 @@
 
 namespace gnomon::cli {
 
+/// What comes on standard input, to its end. Throws Error, for more than 64 MiB too.
+std::string standard_input();
+
+/// A model by its path; "-" is standard input. Throws as read_model().
+Model model_at(const std::string& path);
+
 /// The options PATH, --rotary and --layer, shared by all verbs that need a rule.
 class RotarySource {
  public:

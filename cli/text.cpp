@@ -41,6 +41,16 @@ std::string json_quote(std::string_view text) {
   return quoted + "\"";
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string printable(std::string_view text) {
   std::string safe;
   for (std::size_t i = 0; i < text.size(); i++) {

@@ -35,6 +35,9 @@ std::string grouped(double value);
 /// "1 pair", "2 pairs".
 std::string counted(int number, std::string_view singular, std::string_view plural);
 
+/// "a, b" by ',' into "a" and " b".
+std::vector<std::string_view> split(std::string_view text, char separator);
+
 /// "a, b, c"
 std::string joined(const std::vector<std::string>& parts, std::string_view separator = ", ");
 

@@ -7,6 +7,7 @@
 #include "gnomon/golden.hpp"
 #include "output.hpp"
 #include "positions.hpp"
+#include "source.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
 
@@ -63,7 +64,7 @@ void print_people(Output& out, const Verification& found, const Golden& golden) 
 
 int run(const Options& options) {
   const Golden golden = read_golden(options.golden);
-  Values values = read_values(options.values);
+  Values values = options.values == "-" ? values_from(standard_input()) : read_values(options.values);
   if (!options.positions.empty()) values.positions = PositionList(options.positions).integers();
   const auto found = verify(values, golden, numerics_of(options.numerics), tolerance_in(options.tolerance));
   Output out;
@@ -82,7 +83,8 @@ Verb add_verify(CLI::App& root) {
   auto* app =
       root.add_subcommand("verify", "Whether an engine's numbers agree with a golden file, and which known mistake explains them if not");
   const auto options = std::make_shared<Options>();
-  app->add_option("VALUES", options->values, "JSON, npy, CSV or safetensors: frequencies, a table of cos and sin, or a rotated vector")
+  app->add_option("VALUES", options->values,
+                  "JSON, npy, CSV or safetensors: frequencies, a table of cos and sin, or a rotated vector; - is standard input")
       ->type_name("PATH")
       ->option_text(" ")
       ->required();

@@ -95,6 +95,9 @@ struct Model {
 /// truncated or inconsistent header.
 Model read_model(const std::filesystem::path& path);
 
+/// The same for the bytes of one file, which `name` stands for in origins and messages. Throws Error(malformed).
+Model model_from(std::string_view bytes, const std::string& name);
+
 /// The object `gnomon inspect --json` prints (docs/inspect.md), on one line.
 std::string to_json(const Model& model);
 

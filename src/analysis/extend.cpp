@@ -69,6 +69,10 @@ void check(const Training& training, std::int64_t to) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("original: expected 7 up to the trained length {}, got {}", training.length, training.original));
   }
+  if (training.length >= longest_decay) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("to: the model is for {} positions already, and {} are searched at most", training.length, longest_decay));
+  }
   if (to <= training.length || to > longest_decay) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("to: expected more than the trained length {}, up to {}, got {}", training.length, longest_decay, to));

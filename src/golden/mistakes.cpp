@@ -592,8 +592,7 @@ Suspects reversed(const Case& c) {
 
 // float32-product comes first: verify allows it what it allows to nothing else.
 constexpr Hypothesis table[] = {
-    {"float32-product", "the float32 pipeline of transformers and most engines; compare with --numerics hf to hold values to it",
-     float32_product},
+    {"float32-product", "the float32 pipeline of transformers and most engines", float32_product},
     {"float32-steps", "ggml makes frequencies from a float32 step theta^(-2/r), whose rounding grows with the pair", float32_steps},
     {"unscaled", "the scaling was dropped: its key was not read, or its type not known", unscaled_rule},
     {"theta-10000", "theta was not found where the reader looked, and 10000 taken for it", theta_10000},
@@ -667,6 +666,7 @@ std::vector<MistakeInfo> list_mistakes() {
   for (const auto& hypothesis : magnitudes) list.push_back({hypothesis.name, hypothesis.cause});
   list.push_back(magnitude_mistake);
   list.push_back(layout_mistake);
+  list.push_back(exact_numbers);
   return list;
 }
 

@@ -41,9 +41,11 @@ struct MagnitudeHypothesis {
 };
 std::span<const MagnitudeHypothesis> magnitude_hypotheses();
 
-/// The two that verify finds by itself.
+/// Those that verify finds by itself.
 inline constexpr MistakeInfo layout_mistake{
     "layout", "pairs (i, i + r/2) were taken for pairs (2i, 2i + 1) or the other way round; weights and tables have one layout"};
 inline constexpr MistakeInfo magnitude_mistake{"magnitude", "cos and sin carry a magnitude that no known mistake gives"};
+inline constexpr MistakeInfo exact_numbers{
+    "exact-numbers", "no mistake: angles that were not rounded, held to the float32 pipeline; compare with --numerics exact"};
 
 }  // namespace gnomon

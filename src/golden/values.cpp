@@ -14,6 +14,7 @@ namespace gnomon {
 namespace {
 
 constexpr std::size_t largest_text = std::size_t{64} << 20;
+constexpr std::size_t most_pairs = std::size_t{1} << 20;
 constexpr std::string_view npy_magic = "\x93NUMPY";
 constexpr std::string_view csv_header = "position,pair,cos,sin,attention_factor\n";
 
@@ -62,16 +63,23 @@ Values values_from_npy(std::string_view bytes) {
   const std::size_t length = byte(8) | byte(9) << 8 | (first_version ? 0 : byte(10) << 16 | byte(11) << 24);
   if (bytes.size() - prefix < length) refuse("npy: the file ends inside its header");
   const std::string_view header = bytes.substr(prefix, length);
-  if (!behind(header, "'fortran_order':", ',').ends_with("False")) refuse("npy: expected C order");
+  const bool fortran = behind(header, "'fortran_order':", ',').ends_with("True");
   const auto shape = shape_of(behind(header, "'shape': (", ')'));
-  if (shape.size() != 3 || shape[0] != 2 || shape[1] == 0 || shape[2] == 0) {
-    refuse(fmt::format("npy: expected the shape (2, positions, pairs), cos then sin, got ({})", fmt::join(shape, ", ")));
-  }
-  if (shape[1] > (std::size_t{1} << 30) / shape[2]) refuse("npy: more than 2^30 cosines");
+  const std::string_view type = behind(header, "'descr': '", '\''), data = bytes.substr(prefix + length);
   Values values;
+  if (shape.size() == 1 && shape[0] >= 1 && shape[0] <= most_pairs) {
+    values.inv_freq = elements(type, data, shape[0]);
+    return values;
+  }
+  if (shape.size() != 3 || shape[0] != 2 || shape[1] == 0 || shape[2] == 0) {
+    refuse(fmt::format("npy: expected the shape (pairs), frequencies, or (2, positions, pairs), cos then sin, got ({})",
+                       fmt::join(shape, ", ")));
+  }
+  if (fortran) refuse("npy: the array is in Fortran order; save it with numpy.ascontiguousarray(array)");
+  if (shape[1] > (std::size_t{1} << 30) / shape[2]) refuse("npy: more than 2^30 cosines");
   values.rows = shape[1], values.width = shape[2];
   const std::size_t half = values.rows * values.width;
-  values.cos = elements(behind(header, "'descr': '", '\''), bytes.substr(prefix + length), 2 * half);
+  values.cos = elements(type, data, 2 * half);
   values.sin.assign(values.cos.begin() + static_cast<std::ptrdiff_t>(half), values.cos.end());
   values.cos.resize(half);
   return values;
@@ -96,8 +104,9 @@ Values values_from_csv(std::string_view text) {
     const auto pair = take<std::size_t>(text, ',', line);
     const auto cosine = take<double>(text, ',', line), sine = take<double>(text, ',', line);
     values.attention_factor = take<double>(text, '\n', line);
-    if (!std::isfinite(cosine) || !std::isfinite(sine) || !std::isfinite(*values.attention_factor) ||
-        std::abs(position) > (std::int64_t{1} << 33)) {
+    constexpr std::int64_t farthest = std::int64_t{1} << 33;
+    if (!std::isfinite(cosine) || !std::isfinite(sine) || !std::isfinite(*values.attention_factor) || position > farthest ||
+        position < -farthest) {
       refuse(fmt::format("csv: line {}: a number that is not finite, or a position beyond ±2^33", line));
     }
     if (pair == 0) values.positions.push_back(position);

@@ -123,6 +123,20 @@ std::int64_t reach(const RotarySpec& spec, std::int64_t trained) {
       spec.rule);
 }
 
+bool has_factor(const RotarySpec& spec) {
+  return std::visit([](const auto& rule) { return requires { rule.factor; }; }, spec.rule);
+}
+
+/// What a method leaves short: of the length that is asked for, or of the one that the model has without it.
+void note_reach(const Model& model, const ConvertOptions& options, const RotarySpec& asked, std::int64_t reached,
+                std::vector<std::string>& notes) {
+  if (!has_factor(asked) || reached < 1) return;
+  const std::int64_t wanted = options.context ? *options.context : model.declared.value_or(0);
+  if (wanted <= reached) return;
+  notes.push_back(fmt::format("{} reaches {} tokens, its factor times the original length; {} {}", options.method, reached,
+                              options.context ? "the context asked for is" : "the model declares", wanted));
+}
+
 /// The length of a model's own setting: the declared one, unless that stands before a scaling that is always in force.
 std::int64_t own_context(const Model& model, const RotaryRule& rule) {
   const auto declared = model.declared.value_or(0), derived = model.derived.value_or(0);
@@ -348,6 +362,9 @@ Conversion convert(const Model& model, Dialect dialect, const ConvertOptions& op
   }
   if (options.context) request.context = *options.context;
   Conversion result = convert_asked(asked, dialect, options.compatible);
+  if (options.method != "none") {
+    note_reach(model, options, request.asked.front(), reach(request.asked.front(), trained.value_or(0)), result.notes);
+  }
   compare_dual_chunk(model, dialect, result);
   merge_losses(result.losses);
   return result;

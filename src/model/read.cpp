@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "gnomon/error.hpp"
 #include "gnomon/model.hpp"
@@ -37,6 +38,19 @@ bool is_json(std::string_view text) {
   return std::find(std::begin(words), std::end(words), text) != std::end(words);
 }
 
+Model read_file(std::span<const std::byte> bytes, const std::string& name, const std::string& path) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with("GGUF")) return files::read_gguf(bytes, name, path);
+  if (text.empty()) throw Error(ErrorCode::malformed, fmt::format("{}: the file is empty", path));
+  if (files::is_safetensors(bytes)) {
+    throw Error(ErrorCode::malformed,
+                fmt::format("{}: a safetensors file has shapes and no set-up; give the folder it lies in, with its config.json", path));
+  }
+  if (text.size() > largest_text)
+    throw Error(ErrorCode::malformed, fmt::format("{}: {} bytes, too large for a config.json", path, text.size()));
+  return is_json(text) ? files::read_json(text, name, path) : files::read_arguments(text, name, path);
+}
+
 }  // namespace
 
 void files::refuse_doubtful(const Model& model) {
@@ -56,19 +70,10 @@ Model read_model(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return files::read_folder(path);
   const files::MappedFile mapped(path);
-  const std::string name = path.filename().string();
-  const std::string_view text = mapped.text();
-  if (text.starts_with("GGUF")) return files::read_gguf(mapped.bytes(), name, path.string());
-  if (text.empty()) throw Error(ErrorCode::malformed, fmt::format("{}: the file is empty", path.string()));
-  if (files::is_safetensors(mapped.bytes())) {
-    throw Error(
-        ErrorCode::malformed,
-        fmt::format("{}: a safetensors file has shapes and no set-up; give the folder it lies in, with its config.json", path.string()));
-  }
-  if (text.size() > largest_text)
-    throw Error(ErrorCode::malformed, fmt::format("{}: {} bytes, too large for a config.json", path.string(), text.size()));
-  return is_json(text) ? files::read_json(text, name, path.string()) : files::read_arguments(text, name, path.string());
+  return read_file(mapped.bytes(), path.filename().string(), path.string());
 }
+
+Model model_from(std::string_view bytes, const std::string& name) { return read_file(std::as_bytes(std::span(bytes)), name, name); }
 
 RotarySpec rotary_of(const Model& model, std::optional<int> layer) {
   files::refuse_doubtful(model);

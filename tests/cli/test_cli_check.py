@@ -25,7 +25,7 @@ def test_a_warning_says_what_it_costs_and_exits_with_1(gnomon, llama):
 
 
 def test_a_note_counts_when_strict(gnomon, llama):
-    path = llama()
+    path = llama(vocab_size=32000)
     assert "theta-missing-family-default" in gnomon("check", path, code=0).out
     gnomon("check", "--strict", path, code=1)
     gnomon("check", "--strict", llama("clean/config.json", rope_theta=10000.0), code=0)

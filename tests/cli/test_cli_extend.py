@@ -54,7 +54,7 @@ def test_a_windowed_layer_needs_nothing(gnomon, gemma3):
         ([*LLAMA2, "--to", "4096"], "to: expected more than the trained length 4096"),
         ([*LLAMA2, "--to", "99999999999"], "to: expected more than"),
         ([*LLAMA2], "--to is required"),
-        (["--rotary", DEFAULT, "--trained-length", "3", "--to", "8192"], "original: expected 7"),
+        (["--rotary", DEFAULT, "--trained-length", "3", "--to", "8192"], "--trained-length: expected at least 7, got 3"),
     ],
 )
 def test_wrong_use(refused, arguments, says):

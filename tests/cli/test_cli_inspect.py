@@ -89,7 +89,7 @@ def test_t10_a_doubt_is_a_sentence_and_an_exit_code(gnomon, llama):
 
 def test_a_note_is_no_reason_to_stop(gnomon, llama):
     """Llama's family default for a missing theta is documented: a note, and exit 0."""
-    result = gnomon("inspect", llama(), code=0)
+    result = gnomon("inspect", llama(vocab_size=32000), code=0)
     assert re.search(r"doubts +note ", result.out)
     assert "10000" in result.out
 

@@ -189,6 +189,29 @@ def test_hf_values_agree_with_hf_and_are_named_otherwise(gnomon, golden, verify)
     assert gnomon("verify", "hf.npy", "--golden", path, "--numerics", "hf", "--json", code=0).json["agrees"]
     result = gnomon("verify", "hf.npy", "--golden", path, "--json", code=1).json
     assert names(result)[0] == ["float32-product"]
+    assert any("--numerics hf" in note for note in result["notes"])
+
+
+def test_exact_values_held_to_hf_are_named_and_nothing_else(gnomon, golden):
+    text, _, _, _ = RULES["llama3"]
+    path = golden("llama3")
+    gnomon("table", "--rotary", text, "--positions", ",".join(map(str, POSITIONS)), "--out", "exact.npy", code=0)
+    result = gnomon("verify", "exact.npy", "--golden", path, "--numerics", "hf", "--json", code=1).json
+    assert names(result) == [["exact-numbers"]]
+    assert result["explanations"][0]["residual"] < 2**-23
+    told = gnomon("verify", "exact.npy", "--golden", path, "--numerics", "hf", code=1).out
+    assert "--numerics exact" in told
+    assert "--numerics hf" not in told
+
+
+def test_frequencies_in_npy(golden, gnomon, refused, tmp_path):
+    path = golden("default")
+    numpy.save(tmp_path / "w.npy", base(500000, 128).astype(numpy.float64))
+    assert gnomon("verify", "w.npy", "--golden", path, "--json", code=0).json["agrees"]
+    numpy.save(tmp_path / "w.npy", base(10000, 128).astype(numpy.float32))
+    assert names(gnomon("verify", "w.npy", "--golden", path, "--json", code=1).json)[0] == ["theta-10000"]
+    numpy.save(tmp_path / "f.npy", numpy.asfortranarray(table(base(500000, 128))))
+    refused("verify", "f.npy", "--golden", path, says=["Fortran", "ascontiguousarray"])
 
 
 def test_rows_at_other_positions_are_left_out(golden, verify):
@@ -542,6 +565,7 @@ def test_a_golden_file_that_was_changed_is_refused(golden, refused, tmp_path):
         ('{"input": [1], "rotated": [[1]]}', "head_dim"),
         ("position,pair,cos,sin,attention_factor\n0,1,1,0,1\n", "line 2"),
         ("position,pair,cos,sin,attention_factor\n0,0,1\n", "line 2"),
+        ("position,pair,cos,sin,attention_factor\n-9223372036854775808,0,1,0,1\n", "2^33"),
         ("\x93NUMPY\x01\x00", "npy"),
     ],
 )

@@ -197,6 +197,26 @@ TEST(Convert, Gemma3OfLitgptIsGemma3) {
   EXPECT_TRUE(convert(model, Dialect::gguf).text.starts_with("gemma3."));
 }
 
+TEST(Convert, AMethodThatFallsShortIsNoted) {
+  const json scaling = {{"rope_type", "llama3"},
+                        {"factor", 8.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 8192}};
+  const Model model = llama({{"rope_theta", 500000}, {"rope_scaling", scaling}, {"max_position_embeddings", 131072}});
+  const auto notes = [&](const std::string& method, std::optional<std::int64_t> context) {
+    std::string all;
+    for (const auto& note : convert(model, Dialect::vllm, {.method = method, .context = context}).notes) all += note + "\n";
+    return all;
+  };
+  EXPECT_NE(notes("yarn:4", {}).find("reaches 32768 tokens"), std::string::npos);
+  EXPECT_NE(notes("yarn:4", {}).find("the model declares 131072"), std::string::npos);
+  EXPECT_NE(notes("yarn:4", 131072).find("the context asked for is 131072"), std::string::npos);
+  EXPECT_EQ(notes("yarn:4", 32768), "");
+  EXPECT_EQ(notes("yarn:16", {}), "");
+  EXPECT_EQ(notes("theta:1000000", 131072).find("reaches"), std::string::npos);
+}
+
 TEST(Convert, RefusesDoubtfulModels) {
   const Model model = read(config("mistral", {}));
   EXPECT_THROW(convert(model, Dialect::vllm), Error);
