@@ -63,7 +63,9 @@ Values values_from_npy(std::string_view bytes) {
   const std::size_t length = byte(8) | byte(9) << 8 | (first_version ? 0 : byte(10) << 16 | byte(11) << 24);
   if (bytes.size() - prefix < length) refuse("npy: the file ends inside its header");
   const std::string_view header = bytes.substr(prefix, length);
-  const bool fortran = behind(header, "'fortran_order':", ',').ends_with("True");
+  const std::string_view order = behind(header, "'fortran_order':", ',');
+  const bool fortran = order.ends_with("True");
+  if (!fortran && !order.ends_with("False")) refuse("npy: expected fortran_order to be True or False");
   const auto shape = shape_of(behind(header, "'shape': (", ')'));
   const std::string_view type = behind(header, "'descr': '", '\''), data = bytes.substr(prefix + length);
   Values values;

@@ -49,7 +49,7 @@ class Decode {
 
   void run() {
     const std::int64_t bytes = batch_ * heads_ * cache_.length * (width_ + value_width_) * static_cast<std::int64_t>(size_of(q_.dtype));
-    Executor* const executor = tasks_worth_running(bytes, options_.executor) > 1 ? options_.executor : nullptr;
+    Executor* const executor = executor_worth(bytes, options_.executor);
     const auto for_each = [&](std::int64_t tasks, const std::function<void(std::size_t)>& body) {
       run_tasks(executor, static_cast<std::size_t>(tasks), body);
     };

@@ -181,9 +181,6 @@ void move_tokens(const TensorView& view, std::int64_t b, std::int64_t begin, std
   }
 }
 
-/// The executor where `bytes` are worth its threads.
-Executor* worth(std::int64_t bytes, Executor* executor) { return tasks_worth_running(bytes, executor) > 1 ? executor : nullptr; }
-
 std::int64_t bytes_of(const ConstTensorView& view) {
   return view.shape[0] * view.shape[1] * view.shape[2] * view.shape[3] * static_cast<std::int64_t>(size_of(view.dtype));
 }
@@ -217,7 +214,7 @@ std::vector<std::int32_t> evict_tokens(const TensorView& keys, const TensorView&
     const std::int64_t farthest = std::min<std::int64_t>(keep_first + keep_last - *std::max_element(lengths.begin(), lengths.end()), 0);
     check_rotate({&operand, 1}, moving(*rotation), Ids{{&farthest, 1}}, {});
   }
-  run_tasks(worth(bytes_of(keys) + bytes_of(values), executor), static_cast<std::size_t>(keys.shape[0]), [&](std::size_t row) {
+  run_tasks(executor_worth(bytes_of(keys) + bytes_of(values), executor), static_cast<std::size_t>(keys.shape[0]), [&](std::size_t row) {
     const auto b = static_cast<std::int64_t>(row);
     if (surplus(b) <= 0) return;
     for (const auto* view : {&keys, &values}) move_tokens(*view, b, keep_first + surplus(b), keep_last, keep_first);
@@ -259,7 +256,7 @@ class Appending {
     std::optional<PositionGrid> grid;
     if (options_.rotate_keys) grid.emplace(options_.rotate_keys->positions, strides_);
     Executor* const within = runs_.size() == 1 ? options_.executor : nullptr;
-    run_tasks(worth(bytes_of(k_) + bytes_of(v_), options_.executor), runs_.size(), [&](std::size_t task) {
+    run_tasks(executor_worth(bytes_of(k_) + bytes_of(v_), options_.executor), runs_.size(), [&](std::size_t task) {
       const Run& one = runs_[task];
       grid ? rotate_run(one, *grid, within) : copy_run(k_, keys_, one);
       copy_run(v_, values_, one);

@@ -17,6 +17,11 @@ inline std::int64_t tasks_worth_running(std::int64_t bytes, const Executor* exec
   return std::min(tasks_per_thread * static_cast<std::int64_t>(executor->width()), bytes / least_task);
 }
 
+/// The executor where work on `bytes` of memory is worth its threads, else none.
+inline Executor* executor_worth(std::int64_t bytes, Executor* executor) {
+  return tasks_worth_running(bytes, executor) > 1 ? executor : nullptr;
+}
+
 /// Whether work of so many multiplications and additions is worth the threads of an executor: 4e6 are some 50 us of one core.
 inline bool products_worth_threads(double products) { return products > 4e6; }
 

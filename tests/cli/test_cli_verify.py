@@ -212,6 +212,9 @@ def test_frequencies_in_npy(golden, gnomon, refused, tmp_path):
     assert names(gnomon("verify", "w.npy", "--golden", path, "--json", code=1).json)[0] == ["theta-10000"]
     numpy.save(tmp_path / "f.npy", numpy.asfortranarray(table(base(500000, 128))))
     refused("verify", "f.npy", "--golden", path, says=["Fortran", "ascontiguousarray"])
+    numpy.save(tmp_path / "o.npy", table(base(500000, 128)))
+    (tmp_path / "o.npy").write_bytes((tmp_path / "o.npy").read_bytes().replace(b"False", b"Maybe"))
+    refused("verify", "o.npy", "--golden", path, says=["npy", "fortran_order"])
 
 
 def test_rows_at_other_positions_are_left_out(golden, verify):
